@@ -46,7 +46,8 @@ class Target:
 _LLAMA = dict(model_type="llama", vocab_size=128256, num_attention_heads=32, num_key_value_heads=8, rope_theta=500000.0,
               max_position_embeddings=131072)
 NAMED: dict[str, dict[str, Any]] = {  # name -> the fields of a transformers configuration that differ from its defaults
-    "llama-1b": dict(_LLAMA, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, head_dim=64, tie_word_embeddings=True),
+    "llama-1b": dict(_LLAMA, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, head_dim=64,
+                     tie_word_embeddings=True),
     "llama-8b": dict(_LLAMA, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32),
     "llama-8b-6l": dict(_LLAMA, hidden_size=4096, intermediate_size=14336, num_hidden_layers=6),
     "llama-tiny": dict(model_type="llama", vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
@@ -63,8 +64,9 @@ NAMED: dict[str, dict[str, Any]] = {  # name -> the fields of a transformers con
     "bert-large": dict(model_type="bert", hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096),
     "bert-tiny": dict(model_type="bert", vocab_size=256, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                       intermediate_size=128, max_position_embeddings=128),
-    "whisper-small-encoder": dict(model_type="whisper", d_model=768, encoder_layers=12, decoder_layers=1, encoder_attention_heads=12,
-                                  decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072, vocab_size=51865),
+    "whisper-small-encoder": dict(model_type="whisper", d_model=768, encoder_layers=12, decoder_layers=1, vocab_size=51865,
+                                  encoder_attention_heads=12, decoder_attention_heads=12, encoder_ffn_dim=3072,
+                                  decoder_ffn_dim=3072),
     "t5-small": dict(model_type="t5"),
     "t5-tiny": dict(model_type="t5", vocab_size=256, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4),
 }
@@ -223,10 +225,11 @@ class _Transformers:
     def _encode(self, model: torch.nn.Module, config: Any) -> tuple[dict, None]:
         if config.model_type == "whisper":
             frames = 2 * config.max_source_positions  # the encoder takes this length only
-            return {"input_features": torch.randn(self.batch, config.num_mel_bins, frames, device=self.device, dtype=self.dtype)}, None
+            shape = (self.batch, config.num_mel_bins, frames)
+            return {"input_features": torch.randn(shape, device=self.device, dtype=self.dtype)}, None
         if hasattr(config, "image_size"):
-            shape = (self.batch, config.num_channels, config.image_size, config.image_size)
-            return {"pixel_values": torch.randn(shape, device=self.device, dtype=self.dtype)}, None
+            image = (self.batch, config.num_channels, config.image_size, config.image_size)
+            return {"pixel_values": torch.randn(image, device=self.device, dtype=self.dtype)}, None
         tokens = self._tokens(config, self.length)
         return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}, None
 
@@ -242,8 +245,9 @@ class _Transformers:
         # transformers 5.24 calls the argument `cache`; before that it was `past_key_values`
         name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
         cache = self.hf.StaticCache(config=config, max_cache_len=self.length)
-        with torch.no_grad():  # the base model: the logits of a long prompt would not fit
-            model.base_model(input_ids=self._tokens(config, self.length - 1), use_cache=True, **{name: cache})
+        base: Any = model.base_model  # without the head: the logits of a long prompt would not fit
+        with torch.no_grad():
+            base(input_ids=self._tokens(config, self.length - 1), use_cache=True, **{name: cache})
         kwargs = {"input_ids": self._tokens(config, 1), "use_cache": True, name: cache}
         return kwargs, _rewinder(cache)
 

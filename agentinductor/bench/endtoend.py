@@ -161,9 +161,9 @@ def gate(
         allowed = max(ERROR_FACTOR * old.error, old.floor)
         if not new.error <= allowed:  # NaN is not fine
             return Rejected(Reason.WRONG_VALUES, f"error {new.error:.2e} against truth; {best} has {old.error:.2e}")
-    if new.peak_bytes is not None and old.peak_bytes is not None:
-        if new.peak_bytes > old.peak_bytes * MEMORY_SLACK + MEMORY_SLACK_BYTES:
-            return Rejected(Reason.MORE_MEMORY, f"needs {new.peak_bytes:,} bytes; {best} needs {old.peak_bytes:,}")
+    allowed = float("inf") if old.peak_bytes is None else old.peak_bytes * MEMORY_SLACK + MEMORY_SLACK_BYTES
+    if (new.peak_bytes or 0) > allowed:
+        return Rejected(Reason.MORE_MEMORY, f"needs {new.peak_bytes:,} bytes; {best} needs {old.peak_bytes:,}")
     speed = comparison.speedup(candidate, best)
     if speed.low <= 1.0:
         return Rejected(Reason.SLOWER, f"{speed.value:.3f} times {best}'s speed, interval [{speed.low:.3f}, {speed.high:.3f}]")
