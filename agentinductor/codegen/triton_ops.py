@@ -233,6 +233,3 @@ def extreme(op: str, dtype: str) -> str:
     return str(low if op == "amax" else high)
 
 
-def is_finite_literal(value: str) -> bool:
-    """Whether the number's text is an ordinary one."""
-    return math.isfinite(float(value))
