@@ -1,0 +1,124 @@
+"""The pass over one post-grad graph: partition, lower, resolve, rewrite, report.
+
+Whatever goes wrong, the graph is left as Inductor would have compiled it; `strict` raises instead.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from ..errors import AgentInductorError, UnsupportedRegionError
+from ..observability import count, log, warn_once
+from ..schema import Definition, Environment, Plan, Reason, Solution, Trace, Workload
+from . import inductor
+from .lower import lower
+from .partition import fused_neighbour, partition
+from .plan import plan_key
+from .region import Lowered, Region
+from .report import GraphReport, RegionRecord, publish
+from .rewrite import embed
+
+MIN_BYTES = 8192  # a region that moves less is launch overhead, whoever wrote its kernel
+
+
+class Outcome(Protocol):
+    """A resolver's answer: a Hit has `solution` and `trace`, a Miss has `reason` and `detail`."""
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What the pass is handed: it looks nothing up itself."""
+
+    resolve: Callable[[Definition, Workload, str], object]  # (definition, workload, device type) -> Hit | Miss
+    plan: Callable[[str], Plan | None]
+    environment: Callable[[str], Environment]
+    mode: str
+    strict: bool = False
+    only: frozenset[str] | None = None  # solutions that may run (bisection); None: all
+    keep_text: bool = False
+
+
+def run_pass(graph: torch.fx.Graph, context: PassContext) -> None:
+    """Rewrite `graph` in place."""
+    report = GraphReport(text_before=str(graph) if context.keep_text else "")
+    try:
+        found = [_lowered_or_record(region) for region in partition(graph)]
+        lowered = [item for item in found if isinstance(item, Lowered)]
+        report.regions += [item for item in found if isinstance(item, RegionRecord)]
+        if lowered:
+            environment = context.environment(lowered[0].device.type)
+            report.key = plan_key(lowered, context.mode, environment)
+            plan = context.plan(report.key)
+            report.regions += [_place(graph, item, plan, context) for item in lowered]
+        if report.kernels:
+            inductor.sort_nodes(graph)
+            graph.eliminate_dead_code()
+            graph.lint()
+    finally:
+        report.text_after = str(graph) if context.keep_text else ""
+        count("graphs")
+        count("regions", len(report.regions))
+        count("kernels", report.kernels)
+        publish(report)
+
+
+def _lowered_or_record(region: Region) -> Lowered | RegionRecord:
+    names = tuple(node.name for node in region.nodes)
+    device = region.outputs[0].meta["val"].device.type
+    try:
+        item = lower(region)
+    except UnsupportedRegionError as error:
+        return RegionRecord("unsupported", "", "", names, device, reason=error.reason, detail=error.detail)
+    record = _record(item)
+    neighbour = fused_neighbour(region)
+    if neighbour is not None:
+        record.reason = Reason.UNSUPPORTED_OP
+        record.detail = f"Inductor fuses it with {neighbour.target}"
+        return record
+    if item.definition.bytes_moved(item.workload.all_sizes(item.definition)) < MIN_BYTES:
+        record.reason = Reason.TOO_SMALL
+        return record
+    if not item.definition.inputs:
+        record.reason, record.detail = Reason.UNSUPPORTED_SHAPE, "it reads no tensor"
+        return record
+    return item
+
+
+def _record(item: Lowered) -> RegionRecord:
+    definition = item.definition
+    names = tuple(node.name for node in item.region.nodes)
+    return RegionRecord(definition.kind, definition.name, definition.digest, names, item.device.type, definition, item.workload)
+
+
+def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: PassContext) -> RegionRecord:
+    record = _record(item)
+    outcome = context.resolve(item.definition, item.workload, item.device.type)
+    solution: Solution | None = getattr(outcome, "solution", None)
+    if solution is None:
+        record.reason, record.detail = outcome.reason, outcome.detail  # type: ignore[attr-defined]
+        count(f"miss_{record.reason.value}")
+        return record
+    if plan is not None and dict(plan.solutions).get(item.definition.digest) != solution.digest:
+        record.reason, record.detail = Reason.PLAN_REJECTED, plan.reason
+        count("miss_plan_rejected")
+        return record
+    if context.only is not None and solution.digest not in context.only:
+        record.reason, record.detail = Reason.DISABLED, "left out on request"
+        return record
+    try:
+        embed(graph, item, solution)
+    except (UnsupportedRegionError, AgentInductorError) as error:
+        if context.strict:
+            raise
+        reason = getattr(error, "reason", Reason.COMPILE_ERROR)
+        record.reason, record.detail = reason, getattr(error, "detail", "") or str(error)
+        warn_once(f"embed-{solution.digest}", f"kernel {solution.digest[:12]} for {item.definition.name} is not used: {error}")
+        return record
+    trace: Trace | None = getattr(outcome, "trace", None)
+    record.kernel, record.language = solution.digest, solution.language
+    if trace is not None and trace.performance is not None:
+        record.expected_us, record.baseline_us = trace.performance.latency_us, trace.performance.baseline_us
+    log.debug("%s runs on %s", item.definition.name, solution.digest[:12])
+    return record
