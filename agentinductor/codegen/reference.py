@@ -23,7 +23,9 @@ SPELLING = {"floordiv": "floor_divide", "relu": "relu", "neg": "neg"}  # where t
 _ROUNDING = {"truncdiv": "trunc", "floordiv": "floor"}
 
 
-def evaluate(definition: Definition, inputs: Sequence[torch.Tensor], float_dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+def evaluate(
+    definition: Definition, inputs: Sequence[torch.Tensor], float_dtype: torch.dtype | None = None
+) -> list[torch.Tensor]:
     """The outputs of `definition` on `inputs`, contiguous. With `float_dtype`, every float (casts included) has that type."""
     sizes = input_sizes(definition, inputs)
     order = [axis.name for axis in definition.axes]
@@ -338,10 +340,8 @@ def _slots(definition: Definition) -> tuple[dict[str, int], int]:
             if all(len(value & merged) <= 1 for value in values):
                 for name in merged:
                     group[name] = merged
-    ranked: list[set[str]] = []
-    for name in order:  # a slot stands where the last of its axes stands
-        if name == max(group[name], key=order.index):
-            ranked.append(group[name])
+    # a slot stands where the last of its axes stands
+    ranked = [group[name] for name in order if name == max(group[name], key=order.index)]
     slot = {name: index for index, names in enumerate(ranked) for name in names}
     shapes = [s.shape for s in definition.inputs + definition.outputs]
     if any([slot[a] for a in shape] != sorted(slot[a] for a in shape) for shape in shapes):

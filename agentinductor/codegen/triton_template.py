@@ -30,8 +30,9 @@ from .reference import source as reference_source
 from .schedule import Schedule, power_of_2
 from .triton_ops import TYPES, combiner, converted, extreme, helpers, pointwise
 
-RESERVED = {"row", "col", "tile", "tiles", "inside", "alive", "start", "tl", "triton", "torch", "run", "kernel"}
+RESERVED = {"row", "col", "tile", "tiles", "inside", "alive", "start", "across", "row32", "tl", "triton", "torch", "run", "kernel"}
 LONGEST_LOOP = 2**30  # inner elements: loop counters are int32
+NARROW_ROWS = 128  # rows of at least so many elements are fewer than 2^31 on any device
 
 
 def emit(definition: Definition, schedule: Schedule) -> Solution:
@@ -163,6 +164,8 @@ class _Kernel:
                 raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"{spec.name} lacks an axis that others iterate")
             if set(spec.shape) & set(self.loops.inner) and not set(spec.shape) >= set(self.loops.inner):
                 raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"{spec.name} has some of the inner axes only")
+        if self.schedule.programs and self.loops.reduces and not self.loops.outer:
+            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, "a persistent grid for a single row")
         constant, names = self.loops.size_factors(self.loops.inner)
         if self.schedule.form == "rows" and not names and constant > self.schedule.block:
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"block {self.schedule.block} is less than the row's {constant}")
@@ -170,7 +173,7 @@ class _Kernel:
     def guards(self) -> list[Guard]:
         """What the kernel relies on: sizes of at least 1, rows that fit, counters that do not overflow."""
         out = [Guard("device", "cuda")]
-        longest = self.schedule.block if self.schedule.form == "rows" else LONGEST_LOOP if self.loops.reduces else 2**40
+        longest = self.schedule.block if self.schedule.form == "rows" else 2**60 if self._wide() else LONGEST_LOOP
         constant, names = self.loops.size_factors(self.loops.inner)
         if len(names) > 1:
             longest = max(int(longest ** (1 / len(names))), 1)
@@ -183,7 +186,7 @@ class _Kernel:
 
     def _wide(self) -> bool:
         """Pointwise inner indices are int64 when a tensor may hold more than 2^31 elements along them."""
-        return not self.loops.reduces and self.inner_constant is None
+        return not self.loops.outer and not self.loops.reduces and self.inner_constant is None
 
     def _set_masks(self) -> None:
         constant, names = self.loops.size_factors(self.loops.inner)
@@ -225,10 +228,9 @@ class _Kernel:
         {"tile": self._tile, "rows": self._rows, "loop": self._loop}[self.schedule.form]()
         kernel = self._kernel()
         needs_libdevice = "libdevice." in helpers(kernel) + kernel
-        imports = "import torch\nimport triton\nimport triton.language as tl\n"
+        imports = "import triton\nimport triton.language as tl\n"
         if needs_libdevice:
             imports += "from triton.language.extra import libdevice\n"
-        imports = imports.removeprefix("import torch\n")
         return f"{self._header()}\n\n{imports}{helpers(kernel)}\n\n{kernel}\n\n{self._launcher()}"
 
     def _header(self) -> str:
@@ -261,22 +263,17 @@ class _Kernel:
         return out
 
     def _kernel(self) -> str:
-        names, _ = self._arguments()
-        used = "\n".join(self.prologue + self.body + self._preamble())
-        names = [n for n in names if re.search(rf"\b{n}\b", used + self._tiles())]
-        self.parameters = names
-        constants = [f"{name}: tl.constexpr" for name, _ in self._constexprs()]
-        lines = ["@triton.jit", f"def kernel({', '.join(names + constants)}):"]
-        inner = [] if not self.hoist else self._columns()
-        head = [f"    {line}" for line in inner + self.prologue]
+        head = (self._columns() if self.hoist else []) + self.prologue
+        inside = self._preamble() + self.body
         if self.schedule.programs:
-            head += [f"    tiles = {self._tiles()}",
-                     "    for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, num_stages=STAGES):"]
-            indent = "        "
-        else:
-            head.append("    tile = tl.program_id(0)") if "tile" in "\n".join(self._preamble()) else None
-            indent = "    "
-        return "\n".join(lines + head + [indent + line for line in self._preamble() + self.body]) + "\n"
+            head += [f"tiles = {self._tiles()}", "for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, num_stages=STAGES):"]
+            inside = [f"    {line}" for line in inside]
+        elif re.search(r"\btile\b", "\n".join(inside)):
+            head.append("tile = tl.program_id(0)")
+        code = "\n".join(f"    {line}" for line in head + inside)
+        self.parameters = [name for name in self._arguments()[0] if re.search(rf"\b{name}\b", code)]
+        constants = [f"{name}: tl.constexpr" for name, _ in self._constexprs()]
+        return f"@triton.jit\ndef kernel({', '.join(self.parameters + constants)}):\n{code}\n"
 
     def _preamble(self) -> list[str]:
         """Which tile this is: row, col and their masks."""
@@ -285,16 +282,27 @@ class _Kernel:
         tile = "tile"
         if not self.single and self.schedule.form == "tile" and self.loops.outer:
             lines.append(f"across = tl.cdiv({self._size(self.loops.inner)}, BLOCK)")
-            tile = "(tile // across)"
+            tile = "tile // across"
         if self.loops.outer:
-            row = f"tl.cast({tile.strip('()') if '//' in tile else tile}, tl.int64)"
-            lines.append(f"row = {row} * ROWS + tl.arange(0, ROWS)[:, None]" if self.two_d else f"row = {row}")
-        if OUTER in self.masks and "alive" in used:
-            lines.append(f"alive = row < {self._size(self.loops.outer)}")
-        lines += self._split(self.loops.outer, "row", used)
+            lines += self._row(tile, used)
         if self.schedule.form == "loop" or self.hoist:
             return lines
         return lines + self._columns()
+
+    def _row(self, tile: str, used: str) -> list[str]:
+        """`row` (int64) and the axes it splits into. Divisions are done in int32 where no count of rows can overflow it."""
+        lanes = " * ROWS + tl.arange(0, ROWS)[:, None]" if self.two_d else ""
+        split = self._split(self.loops.outer, "row", used)
+        narrow = bool(split) and (not self.two_d or (self.inner_constant or 0) >= NARROW_ROWS)
+        if narrow:
+            lines = [f"row32 = ({tile}){lanes}" if lanes and "/" in tile else f"row32 = {tile}{lanes}", "row = tl.cast(row32, tl.int64)"]
+            split = [f"{name} = tl.cast({text}, tl.int64)"
+                     for name, text in (line.split(" = ") for line in self._split(self.loops.outer, "row32", used))]
+        else:
+            lines = [f"row = tl.cast({tile}, tl.int64){lanes}"]
+        if OUTER in self.masks and "alive" in used:
+            lines.append(f"alive = row < {self._size(self.loops.outer)}")
+        return lines + split
 
     def _columns(self, start: str = "") -> list[str]:
         """`col`, its mask and the axes it splits into."""

@@ -282,9 +282,20 @@ def activations(dtype: str = "float32") -> Definition:
     b.output(b.op("log1p", b.op("abs", x)))
     b.output(b.op("add", b.op("expm1", b.op("minimum", x, 2.0)), b.op("exp2", b.op("minimum", y, 2.0))))
     b.output(b.op("add", b.op("floor", x), b.op("add", b.op("round", y), b.op("trunc", b.op("mul", x, 3.0)))))
-    b.output(b.op("add", b.op("remainder", x, 0.75), b.op("floordiv", y, 0.5)))
     b.output(b.op("add", b.op("sqrt", b.op("abs", x)), b.op("log", b.op("add", b.op("abs", y), 1.0))))
-    b.output(b.op("add", b.op("sign", x), b.op("copysign", y, x)))
+    b.output(b.op("add", b.op("sign", x), b.op("reciprocal", b.op("add", b.op("mul", y, y), 1.0))))
+    return b.done()
+
+
+def rare_functions(dtype: str = "float32") -> Definition:
+    """What Triton leaves to libdevice, which its interpreter does not have."""
+    b = Body("pointwise", Axis("n"))
+    x, y = b.f32(b.input(dtype, "n")), b.f32(b.input(dtype, "n"))
+    b.output(b.op("add", b.op("remainder", x, 0.75), b.op("floordiv", y, 0.5)))
+    b.output(b.op("add", b.op("fmod", x, y), b.op("copysign", y, x)))
+    b.output(b.op("add", b.op("atan2", x, y), b.op("tan", x)))
+    b.output(b.op("add", b.op("pow", b.op("abs", x), y), b.op("log10", b.op("add", b.op("abs", y), 1.0))))
+    b.output(b.op("add", b.op("asinh", x), b.op("add", b.op("atan", y), b.op("sinh", x))))
     return b.done()
 
 
@@ -293,7 +304,7 @@ ALL = {
     for function in (
         gelu_bias_residual, gelu_tanh, rms_norm, add_rms_norm, layer_norm, add_layer_norm, softmax, causal_softmax, swiglu,
         packed_swiglu, rope, norm_rope, interleaved_halves, strided_add, channel_affine, row_var, row_extremes, full_sum,
-        column_sum, integers, activations,
+        column_sum, integers, activations, rare_functions,
     )
 }
 
@@ -334,10 +345,8 @@ def _lay_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
 def make_outputs(definition: Definition, sizes: dict[str, int]) -> list[torch.Tensor]:
     """Outputs filled with NaN (or -77), so that an unwritten element shows."""
     every = definition.sizes(sizes)
-    return [
-        torch.full(definition.shape(s, every), float("nan") if s.dtype in FLOATS else (s.dtype == "bool") or -77).to(TORCH[s.dtype])
-        for s in definition.outputs
-    ]
+    poison = {"bool": True, **dict.fromkeys(FLOATS, float("nan"))}
+    return [torch.full(definition.shape(s, every), poison.get(s.dtype, -77)).to(TORCH[s.dtype]) for s in definition.outputs]
 
 
 SIZES = {  # a small workload for each definition of ALL
@@ -346,6 +355,7 @@ SIZES = {  # a small workload for each definition of ALL
     "causal_softmax": {"batch": 2, "heads": 3, "queries": 5, "keys": 37}, "swiglu": {"rows": 5}, "packed_swiglu": {"rows": 5},
     "rope": {"batch": 2, "seq": 5}, "norm_rope": {"batch": 2, "seq": 5}, "interleaved_halves": {"rows": 7},
     "strided_add": {"rows": 13, "cols": 70}, "channel_affine": {"batch": 2, "height": 5, "width": 7},
-    "row_var": {"rows": 7, "cols": 150}, "row_extremes": {"rows": 5}, "full_sum": {"rows": 9}, "column_sum": {"cols": 33, "rows": 21},
-    "integers": {"n": 700}, "activations": {"n": 700},
+    "row_var": {"rows": 7, "cols": 150}, "row_extremes": {"rows": 5}, "full_sum": {"rows": 9},
+    "column_sum": {"cols": 33, "rows": 21},
+    "integers": {"n": 700}, "activations": {"n": 700}, "rare_functions": {"n": 700},
 }
