@@ -5,7 +5,7 @@ the only module that reads the environment.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -24,8 +24,10 @@ class Settings:
 
     enabled: bool = True  # False: every region is Inductor's
     on_miss: str = "request"  # "request", "qualify", "generate" or "ignore"
+    mode: str = ""  # a torch.compile mode, for use together with other options (torch.compile takes one or the other)
     budget: float = 60.0  # seconds one compile may spend on qualify or generate
     cache_dir: str = ""  # "" means the user's cache directory
+    shared_dirs: tuple[str, ...] = ()  # further caches, only read
     library: bool = True  # use the kernels that ship with the package
     disable_kernels: tuple[str, ...] = ()  # digests (or their first characters) of solutions that must not run
     force: bool = False  # run correct kernels even where they are not faster (tests and debugging)
@@ -61,6 +63,12 @@ def load(options: Mapping[str, object] | None = None, environ: Mapping[str, str]
             raise SettingsError(f"unknown option {key!r}; agentinductor's options are {known}")
         values[name] = _parse(key, value, kinds[name])
     return replace(Settings(), **values)
+
+
+def inherited(names: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Those variables of other projects among `names` that are set: for a child process, or for a record."""
+    environ = os.environ if environ is None else environ
+    return {name: environ[name] for name in names if name in environ}
 
 
 def split_options(options: Mapping[str, object] | None) -> tuple[dict[str, object], dict[str, object]]:

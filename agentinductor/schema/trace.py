@@ -1,5 +1,6 @@
 """Trace: one evaluation of a solution on a workload, in one environment."""
 
+import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
@@ -57,8 +58,8 @@ class Trace:
         return {
             "definition": self.definition, "solution": self.solution, "workload": self.workload.to_json(),
             "environment": self.environment.to_json(), "policy": self.policy,
-            "correctness": asdict(self.correctness) if self.correctness else None,
-            "performance": asdict(self.performance) if self.performance else None,
+            "correctness": _encode(asdict(self.correctness)) if self.correctness else None,
+            "performance": _encode(asdict(self.performance)) if self.performance else None,
             "reason": self.reason.value if self.reason else None, "detail": self.detail, "created": self.created,
         }
 
@@ -68,7 +69,17 @@ class Trace:
         return cls(
             raw["definition"], raw["solution"], Workload.from_json(raw["workload"]),
             Environment.from_json(raw["environment"]), raw["policy"],
-            Correctness(**correctness) if correctness else None,
-            Performance(**performance) if performance else None,
+            Correctness(**_decode(correctness)) if correctness else None,
+            Performance(**_decode(performance)) if performance else None,
             Reason(raw["reason"]) if raw["reason"] else None, raw["detail"], raw["created"],
         )
+
+
+def _encode(measures: dict) -> dict:
+    """JSON has no NaN and no infinity; a candidate's errors may well be either."""
+    return {key: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in measures.items()}
+
+
+def _decode(raw: dict) -> dict:
+    return {key: float(value) if value in ("nan", "inf", "-inf") else value for key, value in raw.items()}
