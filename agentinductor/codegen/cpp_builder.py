@@ -23,7 +23,7 @@ from .runnable import Runnable, var_places
 COMPILERS = ("g++", "clang++")
 FLAGS = (
     "-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fopenmp", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
-    "-fno-exceptions", "-fno-rtti", "-fno-plt", "-w", "-Wl,-z,relro,-z,now", "-Wl,--no-undefined",
+    "-fwrapv", "-fno-exceptions", "-fno-rtti", "-fno-plt", "-w", "-Wl,-z,relro,-z,now", "-Wl,--no-undefined",
 )
 TIMEOUT = 180.0  # seconds
 _LIBM = (
