@@ -10,8 +10,8 @@ from ..schema.digest import canonical_json, short
 from ..settings import Settings
 from .tiers import Tiers
 
-# A correct kernel that does not pay: `force` runs these all the same.
-VALUE_REASONS = (Reason.SLOWER, Reason.MORE_MEMORY)
+# A correct kernel that does not pay, or was not timed: `force` runs these all the same.
+VALUE_REASONS = (Reason.SLOWER, Reason.MORE_MEMORY, Reason.NOT_QUALIFIED)
 # Which reason stands for a miss when the candidates have several: the one that somebody can act on first.
 _TELLING = (Reason.NOT_QUALIFIED, Reason.SLOWER, Reason.MORE_MEMORY, Reason.GUARD_FAILED, Reason.DISABLED, Reason.QUARANTINED)
 
@@ -98,12 +98,7 @@ class Resolver:
         if refusal:
             return Verdict(solution, refusal.reason, refusal.detail)
         evidence = self.evidence(solution, workload)
-        damning = [trace for trace in evidence if _damning(trace)]
-        if damning:
-            worst = damning[-1]
-            assert worst.reason is not None
-            return Verdict(solution, worst.reason, f"rejected: {worst.reason.value}{_colon(worst.detail)}", worst)
-        decision = self._decide(evidence) if evidence else Rejected(Reason.NO_EVIDENCE)
+        decision = self._decide(evidence)
         trace = max(evidence, key=lambda t: (t.performance.ratio if t.performance else 0.0, t.digest), default=None)
         ratio = trace.performance.ratio if trace and trace.performance else 0.0
         if isinstance(decision, Accepted):
@@ -111,9 +106,10 @@ class Resolver:
         if decision.reason == Reason.NO_EVIDENCE:
             return Verdict(solution, Reason.NOT_QUALIFIED, self._unqualified(solution, workload), trace)
         if decision.reason in VALUE_REASONS:
-            detail = f"slower: {ratio:.2f}x" if decision.reason == Reason.SLOWER and not decision.detail else decision.detail
+            detail = f"slower: {ratio:.2f}x" if decision.reason == Reason.SLOWER else decision.detail
             return Verdict(solution, None if self.settings.force else decision.reason, detail, trace, ratio)
-        return Verdict(solution, decision.reason, f"rejected: {decision.reason.value}{_colon(decision.detail)}", trace, ratio)
+        detail = f"rejected: {decision.reason.value}" + (f" ({decision.detail})" if decision.detail else "")
+        return Verdict(solution, decision.reason, detail, trace, ratio)
 
     def refusal(self, definition: Definition, workload: Workload, solution: Solution) -> Rejected | None:
         """Why a solution may not even be tried here, or None: switched off, denied, or outside its guards."""
@@ -179,15 +175,11 @@ def _item_differences(what: str, here: dict | None, there: dict | None) -> list[
 
 def _damning(trace: Trace) -> bool:
     """The candidate itself was at fault, so that no other bucket can make it right."""
-    return trace.reason is not None and trace.reason not in (*VALUE_REASONS, Reason.FASTER_THAN_HARDWARE, Reason.UNCHECKABLE,
-                                                            Reason.NO_EVIDENCE, Reason.TOOLCHAIN_MISSING)
+    excused = (*VALUE_REASONS, Reason.FASTER_THAN_HARDWARE, Reason.UNCHECKABLE, Reason.NO_EVIDENCE, Reason.TOOLCHAIN_MISSING)
+    return trace.reason is not None and trace.reason not in excused
 
 
 def _changed(old: Environment, new: Environment) -> str:
     here, there = new.to_json(), old.to_json()
     changed = [f"{key} {there[key] or 'none'!s}, this is {here[key] or 'none'!s}" for key in here if here[key] != there[key]]
     return "; ".join(changed[:3]) or "nothing in common"
-
-
-def _colon(detail: str) -> str:
-    return f" ({detail})" if detail else ""
