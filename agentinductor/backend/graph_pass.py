@@ -38,13 +38,14 @@ class PassContext:
     strict: bool = False
     only: frozenset[str] | None = None  # solutions that may run (bisection); None: all
     keep_text: bool = False
+    min_bytes: int = MIN_BYTES
 
 
 def run_pass(graph: torch.fx.Graph, context: PassContext) -> None:
     """Rewrite `graph` in place."""
     report = GraphReport(text_before=str(graph) if context.keep_text else "")
     try:
-        found = [_lowered_or_record(region) for region in partition(graph)]
+        found = [_lowered_or_record(region, context.min_bytes) for region in partition(graph)]
         lowered = [item for item in found if isinstance(item, Lowered)]
         report.regions += [item for item in found if isinstance(item, RegionRecord)]
         if lowered:
@@ -64,7 +65,7 @@ def run_pass(graph: torch.fx.Graph, context: PassContext) -> None:
         publish(report)
 
 
-def _lowered_or_record(region: Region) -> Lowered | RegionRecord:
+def _lowered_or_record(region: Region, min_bytes: int) -> Lowered | RegionRecord:
     names = tuple(node.name for node in region.nodes)
     device = region.outputs[0].meta["val"].device.type
     try:
@@ -77,7 +78,7 @@ def _lowered_or_record(region: Region) -> Lowered | RegionRecord:
         record.reason = Reason.UNSUPPORTED_OP
         record.detail = f"Inductor fuses it with {neighbour.target}"
         return record
-    if item.definition.bytes_moved(item.workload.all_sizes(item.definition)) < MIN_BYTES:
+    if item.definition.bytes_moved(item.workload.all_sizes(item.definition)) < min_bytes:
         record.reason = Reason.TOO_SMALL
         return record
     if not item.definition.inputs:

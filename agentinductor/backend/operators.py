@@ -35,7 +35,7 @@ def serve_from(source: Source, directory: Path) -> None:
 def prepare(definition: Definition, solution: Solution) -> None:
     """Build now, at compile time, so that the first call does not wait. Raises BuildError."""
     if solution.digest not in _runnables:
-        _runnables[solution.digest] = build(definition, solution, _build_directory())
+        _runnables[solution.digest] = build(definition, solution, build_directory())
 
 
 def forget() -> None:
@@ -43,7 +43,8 @@ def forget() -> None:
     _runnables.clear()
 
 
-def _build_directory() -> Path:
+def build_directory() -> Path:
+    """Where sources and products lie: the cache's builds directory, or a private temporary one when it is unwritable."""
     for directory in _directory:
         try:
             directory.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,8 @@ import operator
 
 import torch
 
-from ..codegen.launcher_trace import trace_launcher
-from ..codegen.triton_builder import load_module
+from ..codegen.launcher_trace import trace
+from ..codegen.triton_builder import load
 from ..errors import UnsupportedRegionError
 from ..schema import Reason, Solution
 from ..schema.axes import DTYPES
@@ -120,7 +120,7 @@ def _launches(builder: _Builder, lowered: Lowered, solution: Solution, views: li
         buffer = builder.call(aten.empty.memory_format, sizes, dtype=getattr(torch, spec.dtype), device=lowered.device, pin_memory=False)
         outputs.append(builder.permute(buffer, [order.index(i) for i in range(len(order))]))
     values = [node.meta["val"] for node in views + outputs]
-    traced = trace_launcher(load_module(solution), solution.entry_function, values[:len(views)], values[len(views):])
+    traced = trace(load(solution, operators.build_directory()), values[:len(views)], values[len(views):])
     env: dict[torch.fx.Node, torch.fx.Node] = {}
     placeholders = [n for n in traced.graph.nodes if n.op == "placeholder"]
     env.update(zip(placeholders, views + outputs, strict=True))
