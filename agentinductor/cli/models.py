@@ -46,10 +46,11 @@ def _load(args: argparse.Namespace) -> targets.Target:
     display.options_of(args)  # a wrong option is reported before a model is loaded
     display.settings_of(args)
     try:
-        return targets.load(args.target, task=args.task, batch=args.batch, length=args.length, device=args.device, dtype=args.dtype,
-                            seed=args.seed)
+        return targets.load(args.target, task=args.task, batch=args.batch, length=args.length, device=args.device,
+                            dtype=args.dtype, seed=args.seed)
     except torch.OutOfMemoryError as error:
-        raise TargetError(f"target {args.target!r} does not fit on the device: {error}; try a smaller --batch or --length") from None
+        raise TargetError(f"target {args.target!r} does not fit on the device: {error}; "
+                          "try a smaller --batch or --length") from None
 
 
 def _mode(args: argparse.Namespace) -> str | None:

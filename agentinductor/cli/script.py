@@ -18,7 +18,8 @@ solution   {solution} ({language}, by {author})
 python THIS_FILE [axis=size ...]     sizes default to {sizes}
 
 Errors are ||out - truth|| / ||truth||; truth is the reference with every float in float64. Exits 1 where the kernel's
-error is more than twice eager's, or where it leaves an element unwritten.
+error is more than twice eager's, or where it leaves an element unwritten. Times are of whole calls: where the sizes are
+small, what torch.compile does around its kernel is most of its time.
 """
 
 '''
