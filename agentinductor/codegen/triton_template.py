@@ -539,16 +539,12 @@ class _Kernel:
             self._accumulator(lane, "0.0", dtype)
 
         def write(block: list[str]) -> None:
-            value = self._operand(node).text
-            step = f"tl.where(inside, 1.0 / ({count} + 1.0), 0.0)" if INNER in self.masks else f"1.0 / {count}"
-            if INNER not in self.masks:
-                block.append(f"{count} = {count} + 1.0")
+            value, masked = self._operand(node).text, INNER in self.masks
+            block.append(f"{count} = {count} + {'tl.where(inside, 1.0, 0.0)' if masked else '1.0'}")
             block.append(f"{name}_delta = {self._masked(f'{value} - {mean}', '0.0')}")
-            block.append(f"{mean} = {mean} + {name}_delta * {step}" if INNER not in self.masks else
-                         f"{mean} = {mean} + {name}_delta * {step}")
-            block.append(f"{squares} = {squares} + {name}_delta * {self._masked(f'{value} - {mean}', '0.0')}")
-            if INNER in self.masks:
-                block.append(f"{count} = {count} + tl.where(inside, 1.0, 0.0)")
+            block.append(f"{mean} = {mean} + {name}_delta / {f'tl.maximum({count}, 1.0)' if masked else count}")
+            block.append(f"{name}_rest = {self._masked(f'{value} - {mean}', '0.0')}")
+            block.append(f"{squares} = {squares} + {name}_delta * {name}_rest")
 
         def finish() -> None:
             self.body.append(f"{name}_middle = {self._across('sum', f'{mean} * {count}', dtype)} / {self._count()}")
