@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ..errors import AgentInductorError
 from ..kernel_cache.tiers import Tiers, open_tiers
-from ..schema import Definition, Solution, Trace, Workload
+from ..schema import Definition, Solution, Trace
 from ..schema.digest import short
 from . import display
 from .main import OK
@@ -67,7 +67,3 @@ def find(tiers: Tiers, prefix: str) -> tuple[Definition, list[Solution]]:
         return found[0][0], [found[0][1]]
     problem = f"stands for {len(found)} kernels; give more characters" if found else "is no kernel and no definition"
     raise AgentInductorError(f"{prefix!r} {problem}; `agentinductor kernels list` shows them")
-
-
-def requested(tiers: Tiers, definition: Definition) -> list[Workload]:
-    return [request.workload for request in tiers.requests() if request.definition == definition.digest]

@@ -86,7 +86,6 @@ def _kernel_commands(commands: argparse._SubParsersAction) -> None:
     show.add_argument("--script", metavar="FILE", help="write a stand-alone script that reproduces error and timing")
     verify = _command(inner, "verify", ".judge:verify", "judge kernels again on this device, and store the trace")
     verify.add_argument("digest", nargs="+", metavar="DIGEST")
-    verify.add_argument("--no-bench", action="store_true", help="correctness only")
     submit = _command(commands, "submit", ".judge:submit", "judge the solution in a directory, and store it with its trace")
     submit.add_argument("directory", metavar="DIR", help="holds solution.json and the sources it names")
 

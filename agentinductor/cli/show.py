@@ -8,7 +8,7 @@ from ..kernel_cache.tiers import Tiers, open_tiers
 from ..schema import Definition, Solution, Trace, Workload
 from ..schema.digest import short
 from . import display
-from .kernels import find, requested, tier_of
+from .kernels import find, tier_of
 from .main import OK
 from .script import script
 
@@ -76,8 +76,9 @@ def _write_script(args: argparse.Namespace, tiers: Tiers, definition: Definition
         names = ", ".join(short(s.digest) for s in solutions) or "none"
         raise AgentInductorError(f"--script takes one kernel; {definition.name} has: {names}")
     solution = solutions[0]
-    workloads = [trace.workload for trace in tiers.traces(solution.digest)] + requested(tiers, definition)
-    workload = workloads[-1] if workloads else Workload.of({axis.name: 1024 for axis in definition.var_axes})
+    known = [trace.workload for trace in tiers.traces(solution.digest)]
+    known += [request.workload for request in tiers.requests() if request.definition == definition.digest]
+    workload = known[-1] if known else Workload.of({axis.name: 1024 for axis in definition.var_axes})
     display.write_text(args.script, script(definition, solution, workload))
     print(f"wrote {args.script}; run: python {args.script}")
     return OK

@@ -16,7 +16,7 @@ LAYERS = {
     "validation": 3, "bench": 3, "kernel_cache": 3, "agents": 3,
     "evaluate": 4,
     "synthesize": 5,
-    "backend": 6,
+    "backend": 6, "on_miss": 6,
     "api": 7, "targets": 7, "cli": 7, "__init__": 7,
 }
 SIDEWAYS = {("settings", "errors"), ("cli", "api"), ("cli", "targets"), ("cli", "__init__"), ("__init__", "api")}
