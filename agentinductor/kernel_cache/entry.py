@@ -152,6 +152,15 @@ def _read_exactly(descriptor: int, size: int, name: str) -> bytes:
     return b"".join(parts)
 
 
+def read_plain(path: Path, limit: int) -> bytes:
+    """A plain file of at most `limit` bytes, links not followed. Raises OSError or DamagedEntryError."""
+    with _opened(path, _READ) as descriptor:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+            raise DamagedEntryError(f"{path.name} is not a plain file of at most {limit} bytes")
+        return _read_exactly(descriptor, status.st_size, path.name)
+
+
 def publish(base: Path, parts: tuple[str, ...], kind: str, files: Mapping[str, bytes]) -> bool:
     """Write the entry at base/parts. True where ours was published, False where one was there already.
 

@@ -91,7 +91,7 @@ class Resolver:
         bucket = workload.bucket()
         mine = [trace for trace in self.tiers.traces(solution.digest)
                 if trace.environment.digest == self.environment.digest and trace.definition == solution.definition]
-        return [trace for trace in mine if trace.workload.bucket() == bucket or _damning(trace)]
+        return [trace for trace in mine if trace.workload.bucket() == bucket or damning(trace)]
 
     def _judge(self, definition: Definition, workload: Workload, solution: Solution) -> Verdict:
         refusal = self.refusal(definition, workload, solution)
@@ -173,7 +173,7 @@ def _item_differences(what: str, here: dict | None, there: dict | None) -> list[
             for key in sorted({*here, *there}) if here.get(key) != there.get(key)]
 
 
-def _damning(trace: Trace) -> bool:
+def damning(trace: Trace) -> bool:
     """The candidate itself was at fault, so that no other bucket can make it right."""
     excused = (*VALUE_REASONS, Reason.FASTER_THAN_HARDWARE, Reason.UNCHECKABLE, Reason.NO_EVIDENCE, Reason.TOOLCHAIN_MISSING)
     return trace.reason is not None and trace.reason not in excused

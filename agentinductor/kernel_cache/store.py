@@ -14,7 +14,7 @@ from typing import Any
 import filelock
 
 from ..errors import CacheUnwritableError, DamagedEntryError, SchemaError
-from ..observability import count, warn_once
+from ..observability import count, log, warn_once
 from ..schema import Definition, Plan, Reason, Request, Solution, Trace
 from ..schema.digest import short
 from . import entry, layout, ownership, records
@@ -208,23 +208,27 @@ class KernelCache:
 
     @contextlib.contextmanager
     def lock(self, key: str, timeout: float = LOCK_TIMEOUT) -> Iterator[bool]:
-        """Single flight for `key`: yields True with the lock, False where it was not to be had in `timeout` seconds.
+        """Single flight for `key`: yields False where somebody else kept the lock for `timeout` seconds.
 
-        It only saves double work; nothing is less correct without it.
+        It only saves double work; nothing is less correct without it. So where the file system knows no locks it yields True.
         """
         held = None
+        mine = True
         try:
             self._writable()
             path = self.base / layout.LOCKS / f"{_plain(key)}.lock"
             entry.make_directory(path.parent)
             held = filelock.FileLock(str(path), timeout=max(timeout, 0), mode=0o600)
             held.acquire(poll_interval=0.05)
-        except (OSError, NotImplementedError, CacheUnwritableError) as error:  # filelock.Timeout is an OSError
+        except NotImplementedError as error:
             held = None
+            warn_once(f"lock:{self.root}", f"agentinductor goes on without locks in {self.root}: {error}")
+        except (OSError, CacheUnwritableError) as error:  # filelock.Timeout is an OSError
+            held, mine = None, False
             count("cache_lock_missed")
-            warn_once(f"lock:{self.root}", f"agentinductor goes on without the lock on {short(key)}: {error}")
+            log.debug("lock %s: %s", short(key), error)
         try:
-            yield held is not None
+            yield mine
         finally:
             if held is not None:
                 with contextlib.suppress(OSError):
