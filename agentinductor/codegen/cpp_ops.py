@@ -72,7 +72,7 @@ INLINE float exp_of(float x) {
     x = x < -104.0f ? -104.0f : x;
     const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer, held in the low bits
     const float n = shifted - 12582912.0f;
-    const float r = n * 1.42860677e-6f + (n * -0.693148613f + x);
+    const float r = n * -1.42860677e-6f + (n * -0.693145752f + x);
     const int32_t k = (int32_t)(bits_of(shifted) - 0x4b400000u), half = k >> 1;
     return ((reduced_exp(r) + 1.0f) * power_of_2(half)) * power_of_2(k - half);
 }""",
@@ -90,7 +90,7 @@ INLINE float expm1_of(float x) {
     x = x > 89.0f ? 89.0f : x;
     x = x < -80.0f ? -80.0f : x;
     const float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    const float q = reduced_exp(n * 1.42860677e-6f + (n * -0.693148613f + x));
+    const float q = reduced_exp(n * -1.42860677e-6f + (n * -0.693145752f + x));
     const int32_t k = (int32_t)(bits_of(shifted) - 0x4b400000u);
     const float s = power_of_2(k - 1), large = (s * q + (s - 0.5f)) * 2.0f;
     return given == 0.0f ? given : k == 0 ? q : large;
@@ -113,7 +113,15 @@ INLINE float erf_of(float x) {
     p = p * t + -1.06777877e-1f;
     p = p * t + -6.34846687e-1f;
     p = p * t + -1.28717512e-1f;
-    const float large = 1.0f - exp_of(p * t - t);
+    p = p * t - t;  // 1 - exp(p), with p from -17 to -0.7: one scale, and a shorter polynomial, do
+    const float shifted = p * 1.44269504f + 12582912.0f;
+    const float r = (shifted - 12582912.0f) * -0.693147182f + p;
+    float e = 1.3888950e-3f * r + 8.3334519e-3f;
+    e = e * r + 4.1666657e-2f;
+    e = e * r + 1.6666667e-1f;
+    e = e * r + 0.5f;
+    e = (e * r + 1.0f) * r + 1.0f;
+    const float large = 1.0f - float_of((bits_of(shifted) << 23) + bits_of(e));
     float q = -5.96761703e-4f;
     q = q * s + 4.99119423e-3f;
     q = q * s + -2.67681349e-2f;
@@ -166,7 +174,7 @@ INLINE float log1p_of(float x) {
 
 _USES = {
     "exp_of": ("reduced_exp", "power_of_2"), "exp2_of": ("reduced_exp", "power_of_2"), "expm1_of": ("reduced_exp", "power_of_2"),
-    "sigmoid_of": ("exp_of",), "tanh_of": ("expm1_of",), "erf_of": ("exp_of",), "log_of": ("log_parts", "log_ends"),
+    "sigmoid_of": ("exp_of",), "tanh_of": ("expm1_of",), "log_of": ("log_parts", "log_ends"),
     "log2_of": ("log_parts", "log_ends"), "log1p_of": ("log_of",),
 }
 _VECTORISED = {"exp", "exp2", "expm1", "sigmoid", "tanh", "erf", "log", "log2", "log1p"}  # float32, through `<op>_of`
