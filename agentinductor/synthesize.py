@@ -23,6 +23,7 @@ from .agents.agent import Agent
 from .agents.request import Attempt, Task
 from .agents.search import SearchAgent
 from .errors import CacheUnwritableError, EvaluationError, SchemaError
+from .kernel_cache import maintenance
 from .kernel_cache.publish import publish_library
 from .kernel_cache.records import Search
 from .kernel_cache.resolver import Hit, Miss, Resolver
@@ -92,6 +93,7 @@ def generate(definition: Definition, workload: Workload, tiers: Tiers, settings:
             session.qualify()
             if isinstance(session.resolve(), Miss) and not tiers.user.searched(search):
                 session.search(agent, search)
+            maintenance.prune(tiers.user)
     return session.outcome()
 
 

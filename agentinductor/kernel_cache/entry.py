@@ -54,14 +54,15 @@ def read(path: Path, kind: str, name: str, check_owner: bool = True) -> dict[str
                     return None  # it was removed or replaced while we read: nothing is wrong with it
                 raise DamagedEntryError(f"{kind}/{name}: {error}") from None
     except (FileNotFoundError, NotADirectoryError):
-        return _absent_or_damaged(path, kind, name)
+        _refuse_what_is_no_directory(path, kind, name)
+        return None
     except OSError as error:
         if os.path.islink(path):
             raise DamagedEntryError(f"{kind}/{name}: is a symbolic link") from None
         raise EntryUnreadable(f"{kind}/{name}: {error.strerror}") from error
 
 
-def _absent_or_damaged(path: Path, kind: str, name: str) -> None:
+def _refuse_what_is_no_directory(path: Path, kind: str, name: str) -> None:
     try:
         status = os.lstat(path)
     except OSError:

@@ -77,8 +77,8 @@ class Resolver:
         count("cache_miss")
         if not verdicts:
             return Miss(Reason.NO_SOLUTION, f"no solution for {definition.name} on {self.environment.device_type}")
-        order = {reason: rank for rank, reason in enumerate(_TELLING)}
-        telling = min(verdicts, key=lambda v: (order.get(v.reason, len(order)), -v.ratio, v.solution.digest))
+        telling = min(verdicts, key=lambda v: (_TELLING.index(v.reason) if v.reason in _TELLING else len(_TELLING), -v.ratio,
+                                               v.solution.digest))
         return Miss(telling.reason or Reason.INTERNAL_ERROR, telling.detail, tuple(verdicts))
 
     def judge(self, definition: Definition, workload: Workload) -> list[Verdict]:

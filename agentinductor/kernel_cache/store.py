@@ -121,7 +121,7 @@ class KernelCache:
 
     def plan(self, key: str) -> Plan | None:
         for name in reversed(self._names(layout.PLANS, key) if layout.is_name(key) else []):
-            plan = self._record(Plan, (layout.PLANS, key, name), lambda p, n=name: _is_plan(p, key, n))
+            plan = self._record(Plan, (layout.PLANS, key, name), _same_plan(key, name))
             if plan:
                 return plan
         return None
@@ -135,7 +135,7 @@ class KernelCache:
     def put_request(self, request: Request) -> None:
         """Leave a request, or add to the occurrences of the same one."""
         key = records.request_key(request)
-        old = self._record(Request, (layout.REQUESTS, key), lambda r: records.request_key(r) == key)
+        old = self._record(Request, (layout.REQUESTS, key), _same_request(key))
         if old:
             times = old.occurrences + request.occurrences
             request = Request(request.definition, old.workload, request.device_type, times, old.origin or request.origin)
@@ -143,8 +143,7 @@ class KernelCache:
 
     def requests(self) -> list[Request]:
         """Most frequent first."""
-        found = [self._record(Request, (layout.REQUESTS, name), lambda r, n=name: records.request_key(r) == n)
-                 for name in self._names(layout.REQUESTS)]
+        found = [self._record(Request, (layout.REQUESTS, name), _same_request(name)) for name in self._names(layout.REQUESTS)]
         return sorted((r for r in found if r), key=lambda r: (-r.occurrences, r.definition, r.workload.bucket()))
 
     def drop_request(self, request: Request) -> bool:
@@ -360,5 +359,9 @@ def _same_trace(solution: str, name: str) -> Callable[[Trace], bool]:
     return lambda trace: (trace.solution, trace.digest) == (solution, name)
 
 
-def _is_plan(plan: Plan, key: str, name: str) -> bool:
-    return plan.key == key and name.endswith("-" + records.content_key(plan.to_json()))
+def _same_plan(key: str, name: str) -> Callable[[Plan], bool]:
+    return lambda plan: plan.key == key and name.endswith("-" + records.content_key(plan.to_json()))
+
+
+def _same_request(key: str) -> Callable[[Request], bool]:
+    return lambda request: records.request_key(request) == key
