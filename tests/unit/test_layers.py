@@ -24,7 +24,8 @@ SIDEWAYS = {("settings", "errors"), ("cli", "api"), ("cli", "targets"), ("cli", 
 BACKEND_NEVER = ("agents", "validation", "bench")  # the backend is handed a resolver instead
 WRITERS = {"write_text", "write_bytes", "replace", "rename", "unlink", "mkdir", "makedirs", "rmdir", "rmtree", "symlink_to",
            "touch", "chmod", "move", "copyfile", "copytree"}
-CACHE_WRITERS = ("kernel_cache/store.py", "kernel_cache/entry.py")  # the store, and the one directory that it publishes through
+CACHE_WRITERS = ("kernel_cache/store.py", "kernel_cache/entry.py",  # the store, and the directories that it publishes through
+                 "kernel_cache/publish.py")  # opens the modes of a finished library, never of the cache
 
 
 def name_of(path: Path) -> str:

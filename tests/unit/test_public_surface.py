@@ -54,8 +54,8 @@ def test_command_line():
 
 def test_options():
     assert {name: type(value).__name__ for name, value in vars(settings.Settings()).items()} == {
-        "enabled": "bool", "on_miss": "str", "mode": "str", "budget": "float", "cache_dir": "str", "shared_dirs": "tuple", "library": "bool",
-        "disable_kernels": "tuple", "force": "bool", "strict": "bool", "gate": "bool", "seed": "int"}
+        "enabled": "bool", "on_miss": "str", "mode": "str", "budget": "float", "cache_dir": "str", "shared_dirs": "tuple",
+        "library": "bool", "disable_kernels": "tuple", "force": "bool", "strict": "bool", "gate": "bool", "seed": "int"}
     assert settings.ON_MISS == ("request", "qualify", "generate", "ignore")
     assert settings.variable("on_miss") == "AGENTINDUCTOR_ON_MISS"
 
