@@ -29,6 +29,10 @@ class EntryUnreadable(Exception):
     """The entry cannot be read just now (permissions, I/O, too many open files): absent, but not damaged."""
 
 
+class EntryOfAnotherVersion(EntryUnreadable):
+    """Written by a package with another schema: absent for us, and left alone for it."""
+
+
 @contextlib.contextmanager
 def _opened(path, flags: int, dir_fd: int | None = None) -> Iterator[int]:
     descriptor = os.open(path, flags, dir_fd=dir_fd)
@@ -43,7 +47,7 @@ def read(path: Path, kind: str, name: str, check_owner: bool = True) -> dict[str
     """The entry's files (manifest left out), or None where there is none.
 
     Raises DamagedEntryError where a byte, a name or a file type is not what the manifest says, EntryUnreadable where
-    the system will not let us read.
+    the system will not let us read, EntryOfAnotherVersion where it is not for us.
     """
     try:
         with _opened(path, _READ | os.O_DIRECTORY) as directory:
@@ -99,10 +103,13 @@ def _read_open(directory: int, kind: str, name: str, check_owner: bool) -> dict[
 
 
 def _manifest_files(manifest: dict, kind: str, name: str) -> dict[str, tuple[str, int]]:
-    if manifest.get("schema_version") != SCHEMA_VERSION:
-        raise DamagedEntryError(f"schema version {manifest.get('schema_version')!r}, not {SCHEMA_VERSION}")
     if (manifest.get("kind"), manifest.get("name")) != (kind, name):
         raise DamagedEntryError("the manifest is another entry's")
+    version = manifest.get("schema_version")
+    if type(version) is not int:
+        raise DamagedEntryError(f"schema version {version!r}")
+    if version != SCHEMA_VERSION:
+        raise EntryOfAnotherVersion(f"{kind}/{name}: schema version {version}, not {SCHEMA_VERSION}")
     files = manifest.get("files")
     if not isinstance(files, dict) or not 0 < len(files) <= MAX_FILES:
         raise DamagedEntryError("the manifest lists no files, or too many")

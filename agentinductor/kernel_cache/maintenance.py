@@ -28,6 +28,7 @@ class Report:
     damaged: list[str] = field(default_factory=list)  # "kind/name: why"
     unreadable: list[str] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)  # names below quarantine/damaged
+    other_versions: list[str] = field(default_factory=list)  # entries of another schema, left alone
     other_layouts: list[str] = field(default_factory=list)  # left alone
     refused: str = ""  # why the root as a whole is not believed
 
@@ -51,6 +52,8 @@ def verify(cache: KernelCache) -> Report:
                 files = entry.read(path, kind, path.name, cache.check_owner)
             except DamagedEntryError as error:
                 report.damaged.append(str(error))
+            except entry.EntryOfAnotherVersion as error:
+                report.other_versions.append(str(error))
             except entry.EntryUnreadable as error:
                 report.unreadable.append(str(error))
             else:

@@ -12,6 +12,11 @@ from .tiers import Tiers
 
 # A correct kernel that does not pay, or was not timed: `force` runs these all the same.
 VALUE_REASONS = (Reason.SLOWER, Reason.MORE_MEMORY, Reason.NOT_QUALIFIED)
+# What a candidate does once, it may do again at any size.
+_FAULTS = frozenset((
+    Reason.STATIC_CHECK, Reason.FORBIDDEN_LAUNCHER, Reason.COMPILE_ERROR, Reason.RUNTIME_ERROR, Reason.CRASH, Reason.WRONG_VALUES,
+    Reason.WRONG_METADATA, Reason.SPECIAL_VALUES, Reason.UNWRITTEN_OUTPUT, Reason.OUT_OF_BOUNDS, Reason.INPUT_MODIFIED,
+    Reason.NONDETERMINISTIC, Reason.STATE_LEAK))
 # Which reason stands for a miss when the candidates have several: the one that somebody can act on first.
 _TELLING = (Reason.NOT_QUALIFIED, Reason.SLOWER, Reason.MORE_MEMORY, Reason.GUARD_FAILED, Reason.DISABLED, Reason.QUARANTINED)
 
@@ -175,8 +180,7 @@ def _item_differences(what: str, here: dict | None, there: dict | None) -> list[
 
 def damning(trace: Trace) -> bool:
     """The candidate itself was at fault, so that no other bucket can make it right."""
-    excused = (*VALUE_REASONS, Reason.FASTER_THAN_HARDWARE, Reason.UNCHECKABLE, Reason.NO_EVIDENCE, Reason.TOOLCHAIN_MISSING)
-    return trace.reason is not None and trace.reason not in excused
+    return trace.reason in _FAULTS
 
 
 def _changed(old: Environment, new: Environment) -> str:

@@ -292,11 +292,13 @@ class KernelCache:
         """Publish an entry; where a sound one of that name is there, it is the winner."""
         self._writable()
         path = self.base.joinpath(*parts)
-        for _ in range(_TRIES):  # a damaged entry is moved out of the way by reading it, a removed one is written again
+        for attempt in range(_TRIES):  # a damaged entry is moved out of the way by reading it, a removed one is written again
             if os.path.lexists(path) and self._get(parts, lambda found: found) is not None:
                 return
             if entry.publish(self.base, parts, parts[0], files):
                 return
+            if attempt == _TRIES // 2:  # unreadable all this time, or its manifest claims another version under our digest
+                self._set_aside(path, parts, f"{'/'.join(parts)}: cannot be read")
         raise CacheUnwritableError(f"cannot write {path}: something is in the way that cannot be moved")
 
     def _replace(self, parts: tuple[str, ...], files: dict[str, bytes]) -> None:
@@ -329,6 +331,8 @@ class KernelCache:
             return decode(files) if files is not None else None
         except DamagedEntryError as error:
             self._set_aside(path, parts, str(error))
+        except entry.EntryOfAnotherVersion:
+            count("cache_other_version")
         except entry.EntryUnreadable as error:
             self._unreadable(str(error))
         return None

@@ -222,8 +222,8 @@ def mutations():
     yield "escape", forge(files={"../../x": {"sha256": "0" * 64, "size": 1}})
     yield "odd item", forge(files={"kernel.cpp": 3})
     yield "negative", forge(files={"kernel.cpp": {"sha256": "0" * 64, "size": -1}})
-    yield "old schema", forge(schema_version=0)
-    yield "new schema", forge(schema_version=2)
+    yield "no schema", forge(schema_version=None)
+    yield "text schema", forge(schema_version="1")
     yield "kind", forge(kind="plans")
     yield "name", forge(name="0" * 64)
     yield "empty", lambda path: [child.unlink() for child in path.iterdir()]
@@ -512,6 +512,22 @@ def test_two_layouts_share_a_root(cache):
     assert cache.solutions(D.digest) == [S]
     maintenance.prune(cache, 0)
     assert (newer / "anything").read_text() == "newer" and maintenance.verify(cache).other_layouts == ["v2"]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_two_schemas_share_a_layout(cache, version):
+    """An entry of another schema is absent for us and stays for its own package."""
+    filled(cache)
+    manifest = solution_path(cache) / "manifest.json"
+    raw = json.loads(manifest.read_bytes())
+    manifest.write_text(json.dumps({**raw, "schema_version": version}))
+    before = snapshot(cache.root)
+    assert cache.solution(S.digest) is None and cache.solutions(D.digest) == [] and snapshot(cache.root) == before
+    report = maintenance.verify(cache)
+    assert report.sound and len(report.other_versions) == 1
+    assert observability.counters["cache_other_version"] and not observability.counters["cache_damaged"]
+    cache.put_solution(S)  # under a digest of our own version it can only be damage
+    assert cache.solution(S.digest) == S
 
 
 def test_pruning_drops_the_least_recently_used_with_its_traces(cache):

@@ -155,3 +155,19 @@ def test_the_same_task_is_the_same_text_and_holds_no_path():
     text = str(task(attempts=[Attempt(emit(D, SPACE[0]), None, "fine", 1.2)]).to_json())
     assert text == str(task(attempts=[Attempt(emit(D, SPACE[0]), None, "fine", 1.2)]).to_json())
     assert str(Path.home()) not in text and str(Path.cwd()) not in text
+
+
+def test_the_real_templates_give_distinct_candidates():
+    """The shipped spaces and templates, with made-up times: every language has something to try on a plain definition."""
+    for environment, languages in ((make.CPU, {"cpp"}), (CUDA, {"triton", "cuda"})):
+        bench = Bench(each=0.1)
+        digests = []
+
+        def rank(definition, solutions, workload, seconds, bench=bench, digests=digests):
+            digests.extend((s.language, s.digest) for s in solutions)
+            bench.now += 0.1
+            return [Ranked(s, float(index + 1)) for index, s in enumerate(solutions)]
+
+        found = list(SearchAgent(rank, clock=bench.clock).propose(task(environment=environment)))
+        assert {language for language, _ in digests} == languages
+        assert len({digest for _, digest in digests}) == len(digests) and len(found) == 3
