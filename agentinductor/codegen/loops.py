@@ -212,7 +212,7 @@ class Walker:
 
     def bind(self, node: Node, text: str) -> None:
         """The result of a reduction is in the variable `text`."""
-        self.memo[node.name, "reduced"] = Term(text, compute_dtype(node.dtype), OUTER if self.loops.outer else 0)
+        self.memo[node.name, "reduced"] = Term(text, compute_dtype(node.dtype), OUTER)  # never hoisted above its loop
 
     def forget(self, scope: int) -> None:
         """A new inner loop begins: whatever varies with `scope` must be computed again."""

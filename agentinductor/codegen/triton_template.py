@@ -53,7 +53,7 @@ class _Printer:
     masks: dict[int, str]  # scope -> mask variable, where one is needed
     other: bool  # masked loads yield 0 rather than anything
     reread: bool = False  # this pass's data will be read again
-    streaming: bool = True
+    streaming: bool = False
     wide: bool = False  # the inner index is int64 already
     pointers: dict[str, str] = field(default_factory=dict)
 
@@ -89,7 +89,8 @@ class _Printer:
     def store(self, spec: TensorSpec, value: Term, indices: dict[str, Index]) -> str:
         pointer, _, mask = self._place(spec, indices)
         text = converted(value, compute_dtype(spec.dtype))
-        return f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})"
+        policy = ', eviction_policy="evict_first"' if self.streaming else ""
+        return f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''}{policy})"
 
     def _place(self, spec: TensorSpec, indices: dict[str, Index]) -> tuple[str, int, str]:
         """Pointer, scope and mask of the elements at `indices`."""
@@ -150,7 +151,7 @@ class _Kernel:
         self._set_masks()
         self.env, flat = self._indices()
         self.printer = _Printer(loops, self.blocks, flat, self.masks, loops.reduces, wide=self._wide(),
-                                streaming=schedule.form != "loop")
+                                streaming=schedule.stream)
         self.walker = Walker(loops, self.printer)
 
     def _check(self) -> None:
@@ -454,9 +455,9 @@ class _Kernel:
         block: list[str] = []
         self.walker.forget(INNER)
         self.blocks[INNER] = self.blocks[3] = block
-        self.printer.reread, self.printer.streaming = not last, last
+        self.printer.reread, self.printer.streaming = not last, last and self.schedule.stream
         write(block)
-        self.printer.reread, self.printer.streaming = False, True
+        self.printer.reread, self.printer.streaming = False, self.schedule.stream
         size = self._size(self.loops.inner, wide=False)
         head = f"for start in tl.range(0, {size}, BLOCK, num_stages=STAGES):"
         columns = self._loop_columns(block)
