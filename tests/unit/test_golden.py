@@ -1,8 +1,11 @@
 """The files of tests/golden, and the tour that quotes them, are what the code makes. `make golden` rewrites them."""
 
 import pytest
+import torch
 
 from tests.golden import regenerate
+
+pytestmark = pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="graphs are spelled as torch 2.13 spells them")
 
 
 @pytest.fixture(scope="module")
