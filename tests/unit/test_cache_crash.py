@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,16 @@ def test_concurrent_requests_never_raise(tmp_path):
     assert [status(child) for child in [fork(ask) for _ in range(4)]] == [0] * 4
     (request,) = KernelCache(root).requests()
     assert request.occurrences >= 1
+
+
+def test_threads_share_a_cache(tmp_path):
+    cache = KernelCache(tmp_path / "cache")
+
+    def work(seed: int) -> bool:
+        for number in range(len(SOLUTIONS)):
+            write_everything(cache, (number + seed) % len(SOLUTIONS))
+        return set(cache.solutions(D.digest)) == set(SOLUTIONS)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+    check(cache)
