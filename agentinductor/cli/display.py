@@ -86,7 +86,7 @@ def options_of(args: argparse.Namespace) -> dict[str, object]:
         except ValueError:
             options[key] = {"True": True, "False": False}.get(value, value)
     if args.cache_dir:
-        options[settings.PREFIX + "cache_dir"] = args.cache_dir
+        options[settings.PREFIX + "cache_dir"] = str(Path(args.cache_dir).expanduser().absolute())
     return options
 
 
