@@ -102,7 +102,8 @@ def submit(solution: Solution | Path | str, tiers: Tiers, settings: Settings, *,
            inductor_options: dict | None = None) -> list[tuple[Trace, Accepted | Rejected]]:
     """Evaluate one solution (or the directory it lies in) on `workloads`, or on the requested ones; store it with its traces.
 
-    Raises SchemaError where the submission, its definition or its workloads are missing or malformed.
+    Workloads outside its guards are left out. Raises SchemaError where the submission, its definition or its workloads are
+    missing or malformed, or where it can run on none of them.
     """
     solution = solution if isinstance(solution, Solution) else read_submission(Path(solution))
     definition = tiers.definition(solution.definition)
@@ -113,14 +114,13 @@ def submit(solution: Solution | Path | str, tiers: Tiers, settings: Settings, *,
         raise SchemaError(f"no workload of {definition.name} is known: compile a model that has it first, or give one")
     tiers.user.put_definition(definition)
     tiers.user.put_solution(solution)
-    out = []
-    for workload in workloads:
-        session = _Session(definition, workload, tiers, settings, math.inf, environment, progress, evaluate, inductor_options)
-        refusal = session.resolver.refusal(definition, workload, solution)
-        if refusal:
-            raise SchemaError(f"{short(solution.digest)} cannot run on {workload.bucket()} here: {refusal.detail}")
-        out.append(session.judge(solution))
-    return out
+    sessions = [_Session(definition, workload, tiers, settings, math.inf, environment, progress, evaluate, inductor_options)
+                for workload in workloads]
+    refusals = [session.resolver.refusal(definition, session.workload, solution) for session in sessions]
+    first = refusals[0]
+    if first is not None and all(refusals):
+        raise SchemaError(f"{short(solution.digest)} cannot run on {workloads[0].bucket()} here: {first.detail}")
+    return [session.judge(solution) for session, refusal in zip(sessions, refusals, strict=True) if refusal is None]
 
 
 def known_workloads(definition: Definition, tiers: Tiers) -> list[Workload]:

@@ -258,6 +258,17 @@ def test_submitting_a_directory(tiers, tmp_path):
     assert decision == Rejected(Reason.INPUT_MODIFIED, "") and tiers.traces(SOLUTIONS[1].digest)
 
 
+def test_workloads_outside_the_guards_are_left_out(tiers):
+    tiers.user.put_definition(D)
+    for rows in (128, 4000):
+        tiers.user.put_request(Request(D.digest, make.workload(rows), "cpu"))
+    guarded = make.solution(D, 0, (Guard("range", "rows", 1, 1000),))
+    judge = Judge({})
+    judge.verdicts[guarded.digest] = 1.5
+    ((trace, _),) = submit(guarded, tiers, judge)
+    assert trace.workload == make.workload(128)
+
+
 def test_submissions_that_are_refused(tiers, tmp_path):
     with pytest.raises(SchemaError, match="not in the cache"):
         submit(SOLUTIONS[0], tiers, Judge({}))
