@@ -109,6 +109,10 @@ def submit(solution: Solution | Path | str, tiers: Tiers, settings: Settings, *,
     definition = tiers.definition(solution.definition)
     if definition is None:
         raise SchemaError(f"definition {short(solution.definition)} is not in the cache: compile a model that has it first")
+    if environment is None:
+        if solution.device_type == "cuda" and not device.has_cuda():
+            raise EvaluationError(f"{short(solution.digest)} is {solution.language}: this machine has no CUDA device to judge it on")
+        environment = device.environment(solution.device_type)
     workloads = list(workloads) or known_workloads(definition, tiers)
     if not workloads:
         raise SchemaError(f"no workload of {definition.name} is known: compile a model that has it first, or give one")

@@ -15,7 +15,7 @@ from agentinductor.kernel_cache import layout, maintenance
 from agentinductor.kernel_cache.resolver import Hit, Miss
 from agentinductor.kernel_cache.store import KernelCache
 from agentinductor.kernel_cache.tiers import Tiers
-from agentinductor.schema import Accepted, Guard, Reason, Rejected, Request
+from agentinductor.schema import Accepted, Guard, Reason, Rejected, Request, Solution, Source
 from agentinductor.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -290,6 +290,19 @@ def test_submissions_that_are_refused(tiers, tmp_path):
         submit(linked, tiers, Judge({}))
     with pytest.raises(SchemaError, match="guard"):
         submit(make.solution(D, 9, (Guard("range", "rows", 1, 2),)), tiers, Judge({}))
+
+
+def test_a_solution_is_judged_on_the_device_it_is_for(tiers, monkeypatch):
+    tiers.user.put_definition(D)
+    asked = []
+    monkeypatch.setattr(synthesize.device, "environment", lambda kind: asked.append(kind) or make.CPU)
+    monkeypatch.setattr(synthesize.device, "has_cuda", lambda: True)
+    synthesize.submit(SOLUTIONS[0], tiers, Settings(), workloads=[W], evaluate=Judge({0: 1.5}))
+    assert asked == ["cpu"]
+    triton = Solution(D.digest, "triton", "kernel.py::run", (Source("kernel.py", ""),))
+    monkeypatch.setattr(synthesize.device, "has_cuda", lambda: False)
+    with pytest.raises(EvaluationError, match="no CUDA device"):
+        synthesize.submit(triton, tiers, Settings(), workloads=[W], evaluate=Judge({}))
 
 
 # --- publishing
