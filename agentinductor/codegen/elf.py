@@ -33,7 +33,7 @@ def sections(image: bytes) -> list[Section]:
         headers = [_SECTION.unpack_from(image, offset + i * size) for i in range(count)]
         table = _bytes(image, headers[names])
         return [Section(_text(table, h[0]), h[1], h[6], h[7], _bytes(image, h)) for h in headers]
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
         raise BuildError(f"the compiler's output is a damaged ELF file: {error}") from None
 
 

@@ -65,7 +65,9 @@ class _Triton:
                 self._refuse(functions[0], f"the name {name} is taken", "give every function and constant a name of its own")
         launchers = [node for node in functions if not node.decorator_list]
         if [node.name for node in launchers] != [self.entry] or not self.kernels:
-            self._refuse(tree, "the file must hold @triton.jit kernels and one launcher", f"name the launcher {self.entry}")
+            raise StaticCheckError(
+                f"{self.path} line 1: the file must hold @triton.jit kernels and one launcher; name the launcher {self.entry}"
+            )
         for node in functions:
             self._function(node)
 
