@@ -40,7 +40,8 @@ def emit(definition: Definition, schedule: Schedule) -> Solution:
         raise UnsupportedRegionError(Reason.UNSUPPORTED_OP, f"no CUDA template for {schedule}")
     kernel = _Kernel(analyse(definition), schedule)
     text = kernel.text()
-    return Solution(definition.digest, "cuda", "kernel.cu::kernel", (Source("kernel.cu", text),), tuple(kernel.guards()), (kernel.launch(),))
+    sources, launches = (Source("kernel.cu", text),), (kernel.launch(),)
+    return Solution(definition.digest, "cuda", "kernel.cu::kernel", sources, tuple(kernel.guards()), launches)
 
 
 class _Kernel:
@@ -77,13 +78,14 @@ class _Kernel:
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"rows of {self.constant} are not whole packs of {self.vector}")
         if len(self.names) > 1 and self.constant % self.vector:
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, "packs over several var axes")
-        if self.schedule.form == "rows" and not self.names and self.constant > self.schedule.block:
-            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"block {self.schedule.block} is less than the row's {self.constant}")
+        block = self.schedule.block
+        if self.schedule.form == "rows" and not self.names and self.constant > block:
+            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"block {block} is less than the row's {self.constant}")
         for spec in self.definition.outputs:
             if self.loops.outer and not set(spec.shape) >= set(self.loops.outer):
                 raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"{spec.name} lacks an axis that others iterate")
             if set(spec.shape) & set(self.loops.inner) and not set(spec.shape) >= set(self.loops.inner):
-                raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"{spec.name} has some of the inner axes only")
+                raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"{spec.name} has only some inner axes")
 
     def guards(self) -> list[Guard]:
         """Sizes of at least 1, rows that fit, whole packs, a grid that one launch can hold."""
@@ -92,7 +94,8 @@ class _Kernel:
         if len(self.names) > 1:
             longest = max(int(longest ** (1 / len(self.names))), 1)
         for axis in self.definition.var_axes:
-            out.append(Guard("range", axis.name, 1, max(longest // self.constant, 1) if axis.name in self.names else 2**31 - 1))
+            high = max(longest // self.constant, 1) if axis.name in self.names else 2**31 - 1
+            out.append(Guard("range", axis.name, 1, high))
             if axis.name in self.names and self.constant % self.vector:
                 out.append(Guard("divisible", axis.name, self.vector))
         return out
@@ -114,7 +117,8 @@ class _Kernel:
         return out + [("const long long", name, f"stride({s.name},{dim})") for s in tensors for name, dim in stride_arguments(s)]
 
     def _product(self, constant: int, names: tuple[str, ...], cast: bool = True) -> str:
-        return " * ".join([*names, *([f"{constant}{'LL' if cast and names else ''}"] if constant > 1 or not names else [])])
+        number = [f"{constant}{'LL' if cast and names else ''}"] if constant > 1 or not names else []
+        return " * ".join([*names, *number])
 
     # ---- what the walker asks for -----------------------------------------------------------------------------------------
 
@@ -136,7 +140,8 @@ class _Kernel:
         if self._packed(offsets) and not guards:
             if spec.name in self.held:
                 return from_memory(f"{self.held[spec.name]}[k].at[j]", spec.dtype)
-            self.packs[spec.name] = f"const auto {spec.name}_pack = read<{self.vector}>({self._pointer(spec, offsets)} + col0, aligned);"
+            place = f"{self._pointer(spec, offsets)} + col0"
+            self.packs[spec.name] = f"const auto {spec.name}_pack = read<{self.vector}>({place}, aligned);"
             return from_memory(f"{spec.name}_pack.at[j]", spec.dtype)
         inner = " + ".join(self._summand(o) for o in offsets if o.index.scope != OUTER)
         text = from_memory(f"{self._pointer(spec, offsets)}[{inner or '0'}]", spec.dtype)
@@ -207,7 +212,8 @@ class _Kernel:
             block = self.schedule.block
             if loops.outer:
                 lines.append(f"const long long across = ({size} + {block - 1}) / {block};")
-                lines.append(f"const long long row = blockIdx.x / across;\nconst {kind} start = (int)(blockIdx.x % across) * {block};")
+                lines.append("const long long row = blockIdx.x / across;")
+                lines.append(f"const {kind} start = (int)(blockIdx.x % across) * {block};")
             else:
                 lines.append(f"const {kind} start = ({kind})blockIdx.x * {block};")
         elif loops.outer:
@@ -217,10 +223,11 @@ class _Kernel:
                 lines.append(f"if (row >= {self._product(*loops.size_factors(loops.outer))}) return;")
         tensors = self.definition.inputs + self.definition.outputs
         pointers = " | ".join(f"(unsigned long long){spec.name}" for spec in tensors)
-        strides = "".join(f" && {name} % {self.vector} == 0" for spec in tensors for name, dim in stride_arguments(spec)) if self.vector > 1 else ""
+        names = [name for spec in tensors for name, _ in stride_arguments(spec)] if self.vector > 1 else []
+        strides = "".join(f" && {name} % {self.vector} == 0" for name in names)
         lines.append(f"const bool aligned = ({pointers}) % 16 == 0{strides};")
         split = [f"const long long {line};" for line in self._split(loops.outer, "row", used)]
-        return [part for line in lines + split for part in line.split("\n")]
+        return lines + split
 
     def _split(self, axes: tuple[str, ...], flat: str, used: str) -> list[str]:
         lines = []
@@ -228,7 +235,8 @@ class _Kernel:
             if len(axes) > 1 and re.search(rf"\bi_{name}\b", used):
                 constant, names = self.loops.size_factors(axes[position + 1 :])
                 text = flat + "".join(f" / {f}" for f in (*names, *([constant] if constant > 1 else [])))
-                lines.append(f"i_{name} = {text}" + (f" % {self._product(*self.loops.size_factors((name,)))}" if position else ""))
+                size = self._product(*self.loops.size_factors((name,)))
+                lines.append(f"i_{name} = {text}" + (f" % {size}" if position else ""))
         return lines
 
     # ---- passes over a row ------------------------------------------------------------------------------------------------
@@ -263,6 +271,15 @@ class _Kernel:
         closing = write() or []
         inside, self.element = self.element, self.body
         self._loop(inside, closing)
+
+    def _pass_of(self, write, jobs: list[tuple]) -> None:
+        """One loop that calls `write` for each job."""
+        def statements() -> list[str]:
+            for job in jobs:
+                write(*job)
+            return []
+
+        self._pass(statements)
 
     def _hold(self) -> None:
         """Read the inputs into registers: all that vary over the row, the row's own first."""
@@ -330,20 +347,21 @@ class _Kernel:
     def _stage(self, nodes: list[Node]) -> None:
         """All reductions of a stage in one pass, a variance's squares in a second one."""
         variances = [n for n in nodes if n.op == "var"]
-        twins = {source_value(self.definition, n.args[0]): n for n in nodes if n.op == "mean"}  # a variance uses the mean beside it
+        # a variance uses the mean beside it
+        twins = {source_value(self.definition, n.args[0]): n for n in nodes if n.op == "mean"}
         means = {n.name: twins[source_value(self.definition, n.args[0])].name for n in variances
                  if source_value(self.definition, n.args[0]) in twins}
         nodes = [n for n in nodes if n.name not in means]
         for node in nodes:
             start = "0" if node.op == "var" else self._neutral(node)
             self.body.append(f"{TYPES[self._type(node)]} {node.name}_acc = {literal(start, self._type(node))};")
-        self._pass(lambda: [self._accumulate(node) for node in nodes][:0])
+        self._pass_of(self._accumulate, [(node,) for node in nodes])
         for node in nodes:
             self._finish(node)
         for node in variances:
             self.body.append(f"{TYPES[self._type(node)]} {node.name}_squares = {literal('0', self._type(node))};")
         if variances:
-            self._pass(lambda: [self._centred(node, means.get(node.name, f"{node.name}_mean")) for node in variances][:0])
+            self._pass_of(self._centred, [(node, means.get(node.name, f"{node.name}_mean")) for node in variances])
         for node in variances:
             dtype = self._type(node)
             correction = literal(str(node.attr("correction")), dtype)

@@ -332,7 +332,8 @@ def address(spec: TensorSpec, indices: dict[str, Index], loops: Loops, flat: dic
     out: list[Offset] = []
     axes, position = spec.shape, 0
     while position < len(axes):
-        run, index = (axes[position],), indices[axes[position]]
+        run: tuple[str, ...] = (axes[position],)
+        index = indices[axes[position]]
         for names, whole in flat.items():
             plain = all(indices.get(n) is not None and indices[n].plain and not indices[n].guards for n in names)
             dense = spec.layout == "contiguous" or len(names) == 1

@@ -5,6 +5,7 @@ Templates refuse (UnsupportedRegionError) what they cannot express; a candidate 
 the definition itself is not.
 """
 
+import math
 from dataclasses import asdict, dataclass, replace
 
 from ..errors import UnsupportedRegionError
@@ -88,35 +89,32 @@ def _triton(loops: Loops, outer: int, inner: int) -> list[Schedule]:
     return plain[:6] + streamed[:6] + plain[6:] + streamed[6:12]
 
 
-def _warps_for(elements: int) -> list[int]:
-    """Warps for a tile: 8 to 32 elements a thread come first, never more than 64."""
+def _warps_for(elements: int, each: int = 16) -> list[int]:
+    """Warps for a tile: about `each` elements a thread come first; never more than 64, never fewer than 2."""
     options = [w for w in (1, 2, 4, 8, 16, 32) if 2 <= elements / (32 * w) <= 64]
-    return sorted(options, key=lambda w: (_distance(elements / (32 * w)), w)) or [1]
+    return sorted(options, key=lambda w: (_distance(elements / (32 * w), each), w)) or [1]
 
 
-def _distance(each: float) -> float:
-    """How far from 16 elements a thread, in doublings."""
-    steps = 0.0
-    while each > 16:
-        each, steps = each / 2, steps + 1
-    while each < 16:
-        each, steps = each * 2, steps + 1
-    return steps
+def _distance(value: float, aim: float) -> float:
+    """How far `value` is from `aim`, in doublings."""
+    return abs(math.log2(value / aim))
 
 
 def _triton_rows(loops: Loops, outer: int, inner: int) -> list[Schedule]:
     out: list[Schedule] = []
     block = power_of_2(inner)
+    each = 16 if outer > 2 * MULTIPROCESSORS else 8  # few rows: more threads on each
     if block <= 32768:
-        row_counts = [r for r in (1, 2, 4, 8, 16, 32, 64, 128) if r <= max(outer, 1) and r * block <= 16384 or r == 1]
+        row_counts = [r for r in (1, 2, 4, 8, 16, 32, 64, 128) if r == 1 or (r <= outer // MULTIPROCESSORS and r * block <= 16384)]
         row_counts.sort(key=lambda r: abs(power_of_2(max(2048 // block, 1)).bit_length() - r.bit_length()))
         for rows in row_counts[:4]:
-            out += [Schedule("triton", "rows", rows, block, w) for w in _warps_for(rows * block)[:4]]
+            out += [Schedule("triton", "rows", rows, block, w) for w in _warps_for(rows * block, each)[:4]]
         best = row_counts[0]
-        for many in (2, 4, 8):
+        for many in (4, 8):
             if outer > best * many * MULTIPROCESSORS:
                 for warps in _warps_for(best * block)[:2]:
-                    out += [Schedule("triton", "rows", best, block, warps, stages, many * MULTIPROCESSORS) for stages in (1, 2, 3)]
+                    programs = many * MULTIPROCESSORS
+                    out += [Schedule("triton", "rows", best, block, warps, stages, programs) for stages in (1, 3)]
     looped: list[Schedule] = []
     for step in (1024, 2048, 4096, 8192):
         if step <= block or step == 1024:
@@ -131,16 +129,17 @@ def _triton_rows(loops: Loops, outer: int, inner: int) -> list[Schedule]:
 
 def _triton_tiles(loops: Loops, outer: int, inner: int) -> list[Schedule]:
     out: list[Schedule] = []
+    aim = min(max(power_of_2(outer * inner // (8 * MULTIPROCESSORS)), 256), 2048)  # small tensors: smaller tiles, more programs
     if not loops.outer:
-        for block in (1024, 2048, 4096, 512, 8192):
+        for block in sorted((256, 512, 1024, 2048, 4096, 8192), key=lambda b: _distance(b, aim)):
             out += [Schedule("triton", "tile", 1, block, w) for w in _warps_for(block)[:3]]
         for many in (4, 8, 16):
             out += [Schedule("triton", "tile", 1, block, w, 2, many * MULTIPROCESSORS)
                     for block in (2048, 4096) for w in _warps_for(block)[:1] if inner > block * many * MULTIPROCESSORS]
         return out
     width = power_of_2(inner)
-    for elements in (2048, 1024, 4096, 8192):
-        for block in sorted({min(width, b) for b in (1024, 512, 256, 128, 2048, 4096)}, reverse=True):
+    for elements in sorted((256, 512, 1024, 2048, 4096, 8192), key=lambda e: _distance(e, aim))[:5]:
+        for block in sorted({min(width, b) for b in (64, 128, 256, 512, 1024, 2048, 4096)}, reverse=True):
             rows = elements // block
             if 1 <= rows <= min(power_of_2(outer), 64) and (rows * block == elements):
                 out += [Schedule("triton", "tile", rows, block, w) for w in _warps_for(elements)[:2]]
@@ -175,9 +174,10 @@ def _cuda(loops: Loops, outer: int, inner: int) -> list[Schedule]:
             if each <= 64 and (each > vector or warps <= 4):
                 out.append(Schedule("cuda", "rows", 4 if warps == 1 else 1, each * warps * 32, warps, vector=vector))
         for warps in (8, 16, 32):
-            out += [Schedule("cuda", "loop", 1, vector * warps * 32, warps, vector=vector, online=online) for online in (True, False)]
+            block = vector * warps * 32
+            out += [Schedule("cuda", "loop", 1, block, warps, vector=vector, online=online) for online in (True, False)]
     rows = [s for s in out if s.form == "rows"]
-    rows.sort(key=lambda s: (vectors.index(s.vector), _distance(s.block / (s.warps * 32))))
+    rows.sort(key=lambda s: (vectors.index(s.vector), _distance(s.block / (s.warps * 32), 16)))
     return rows + [s for s in out if s.form != "rows"]
 
 

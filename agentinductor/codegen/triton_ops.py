@@ -4,7 +4,6 @@ Half floats arrive as float32. Functions that Triton's own language lacks come f
 be exact enough and run in Triton's interpreter too, otherwise from libdevice.
 """
 
-import math
 import re
 from collections.abc import Sequence
 
@@ -13,8 +12,8 @@ from ..schema import Node, Reason
 from ..schema.axes import FLOATS
 from .loops import Term, combined
 
-TYPES = {"float64": "tl.float64", "float32": "tl.float32", "float16": "tl.float16", "bfloat16": "tl.bfloat16", "int64": "tl.int64",
-         "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8", "bool": "tl.int1"}
+TYPES = {"float64": "tl.float64", "float32": "tl.float32", "float16": "tl.float16", "bfloat16": "tl.bfloat16",
+         "int64": "tl.int64", "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8", "bool": "tl.int1"}
 
 HELPERS = {  # in the order they are written: a helper may call those above it
     "_max": """
@@ -151,7 +150,8 @@ def pointwise(node: Node, args: Sequence[Term]) -> str:
         raise UnsupportedRegionError(Reason.UNSUPPORTED_DTYPE, f"{node.op} of booleans")
     if node.op in _INFIX:
         if node.op.startswith("logical"):
-            values = [value if not arg.number else str(arg.text not in ("0", "0.0", "False")) for value, arg in zip(values, args, strict=True)]
+            truth = [str(arg.text not in ("0", "0.0", "False")) for arg in args]
+            values = [t if arg.number else value for t, value, arg in zip(truth, values, args, strict=True)]
         return f"{values[0]} {_INFIX[node.op]} {values[1]}"
     if node.op in ("logical_not", "bitwise_not"):
         return f"{values[0]} == 0" if dtype == "bool" else f"~{values[0]}"
@@ -164,8 +164,7 @@ def _function(op: str, values: list[str], args: Sequence[Term], dtype: str) -> s
     if op in ("maximum", "minimum"):
         return f"{combiner(op, dtype)}({values[0]}, {values[1]})"
     if op == "sign":
-        text = f"({values[0]} > 0).to({TYPES[dtype]}) - ({values[0]} < 0).to({TYPES[dtype]})"
-        return text
+        return f"({values[0]} > 0).to({TYPES[dtype]}) - ({values[0]} < 0).to({TYPES[dtype]})"
     if op in ("fmod", "remainder", "floordiv", "truncdiv"):
         return _division(op, values, args, dtype)
     if op == "pow" and args[1].number and float(args[1].text) in _POWERS:

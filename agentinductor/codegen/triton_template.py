@@ -155,9 +155,9 @@ class _Kernel:
         self.walker = Walker(loops, self.printer)
 
     def _check(self) -> None:
-        names = {axis.name for axis in self.definition.axes}
-        if names & RESERVED:
-            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"axis named {sorted(names & RESERVED)[0]}")
+        taken = {axis.name for axis in self.definition.axes} & RESERVED
+        if taken:
+            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"axis named {sorted(taken)[0]}")
         if (self.schedule.form == "tile") == self.loops.reduces:
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"form {self.schedule.form} does not fit this definition")
         for spec in self.definition.outputs:
@@ -446,7 +446,11 @@ class _Kernel:
                 self._stage_passes(todo)
         stores = self.loops.outputs(inner=True)
         if stores:
-            self._pass(lambda block: [self._store(spec, name, block) for spec, name in stores], last=True)
+            def write(block: list[str]) -> None:
+                for spec, name in stores:
+                    self._store(spec, name, block)
+
+            self._pass(write, last=True)
         for spec, name in self.loops.outputs(inner=False):
             self._store(spec, name, self.body)
 

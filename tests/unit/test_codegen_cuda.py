@@ -8,7 +8,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-import definitions as examples
+import definitions as examples  # noqa: E402
 import emulate_cuda
 
 from agentinductor.codegen.cuda_builder import compile_cubin

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-import definitions as examples
+import definitions as examples  # noqa: E402
 
 from agentinductor.codegen.reference import compile_source, evaluate, source
 
