@@ -6,7 +6,7 @@ Importing this package imports no torch: the public names load when they are fir
 from importlib import import_module
 
 __version__ = "0.1.0"
-__all__ = ["agentinductor", "bench", "explain", "prewarm"]
+__all__ = ["agentinductor", "benchmark", "explain", "prewarm"]
 
 
 def __getattr__(name: str):

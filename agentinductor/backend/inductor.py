@@ -14,11 +14,10 @@ from torch._inductor import config as inductor_config
 from torch._inductor import list_mode_options
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.pattern_matcher import stable_topological_sort
 
 from ..errors import SettingsError
-
-__all__ = ["compile_graph", "config_patches", "fusions_off", "functional_kernel", "is_kernel_launch", "make_pass", "sort_nodes"]
 
 PASS_OPTION = "post_grad_custom_pre_pass"
 
@@ -49,6 +48,11 @@ def compile_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], patches: Mapp
         chain = [graph_pass, *(user if isinstance(user, list | tuple) else [user] if user is not None else [])]
         patches[PASS_OPTION] = chain[0] if len(chain) == 1 else _Chain(chain)
     return compile_fx(gm, inputs, config_patches=patches)
+
+
+def decompositions() -> dict:
+    """The decompositions under which Inductor's graphs are traced."""
+    return select_decomp_table()
 
 
 def make_pass(run: Callable[[torch.fx.Graph], None], uuid: str) -> CustomGraphPass:

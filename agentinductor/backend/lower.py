@@ -339,12 +339,13 @@ class _Lowering:
             raise UnsupportedRegionError(Reason.UNSUPPORTED_OP, "an output is a copy of an input")
         inputs, nodes, new_outputs, new_results, in_order, out_order = canonicalize(specs, body, out_specs, results)
         used = {a for s in inputs + new_outputs for a in s.shape} | {a for n in nodes for a in n.axes}
-        used |= {a for n in nodes for v in dict(n.attrs).values() for a in ((v,) if isinstance(v, str) else v if isinstance(v, tuple) else ())}
+        used |= {a for n in nodes for _, v in n.attrs for a in ((v,) if isinstance(v, str) else v if isinstance(v, tuple) else ())}
         definition = Definition(tuple(a for a in axes if a.name in used), inputs, nodes, new_outputs, new_results)
         definition = Definition(definition.axes, inputs, nodes, new_outputs, new_results, name_kind(definition))
         workload, dynamic = self._workload(definition, groups, axes, [ins[i] for i in in_order], [outs[i] for i in out_order])
         device = _tensor(self.region.outputs[0]).device
-        return Lowered(self.region, definition, workload, tuple(ins[i] for i in in_order), tuple(outs[i] for i in out_order), device, dynamic)
+        inputs_back, outputs_back = tuple(ins[i] for i in in_order), tuple(outs[i] for i in out_order)
+        return Lowered(self.region, definition, workload, inputs_back, outputs_back, device, dynamic)
 
     def name_axes(self, groups, outputs) -> tuple[list[Axis], dict[Atom, str]]:
         reduced = {a.find() for raw in self.raw for a in leaves(raw.attrs.get("axes", []))}

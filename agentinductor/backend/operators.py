@@ -61,7 +61,8 @@ def _find(digest: str) -> Callable:
         if found is not None:
             prepare(*found)
             return _runnables[digest]
-    raise CacheError(f"the compiled graph needs kernel {digest[:12]}, which is in no kernel cache; call torch.compiler.reset() and compile again")
+    raise CacheError(f"the compiled graph needs kernel {digest[:12]}, which is in no kernel cache; "
+                     "call torch.compiler.reset() and compile again")
 
 
 def _allocate(inputs, shapes, strides, ranks, dtypes) -> list[torch.Tensor]:

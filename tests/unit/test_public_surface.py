@@ -43,7 +43,7 @@ def commands(root: argparse.ArgumentParser, prefix: str = "") -> dict[str, set[s
 
 
 def test_names():
-    assert set(agentinductor.__all__) == {"agentinductor", "bench", "explain", "prewarm"}
+    assert set(agentinductor.__all__) == {"agentinductor", "benchmark", "explain", "prewarm"}
     for name in agentinductor.__all__:
         assert callable(getattr(agentinductor, name))
 
