@@ -111,7 +111,7 @@ def submit(solution: Solution | Path | str, tiers: Tiers, settings: Settings, *,
         raise SchemaError(f"definition {short(solution.definition)} is not in the cache: compile a model that has it first")
     if environment is None:
         if solution.device_type == "cuda" and not device.has_cuda():
-            raise EvaluationError(f"{short(solution.digest)} is {solution.language}: this machine has no CUDA device to judge it on")
+            raise EvaluationError(f"{short(solution.digest)} is {solution.language}: there is no CUDA device here")
         environment = device.environment(solution.device_type)
     workloads = list(workloads) or known_workloads(definition, tiers)
     if not workloads:
