@@ -13,19 +13,19 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from . import device
+from . import __version__, device
 from . import evaluate as evaluation
-from .accept import decide
+from .accept import POLICY_VERSION, decide
 from .agents.agent import Agent
 from .agents.request import Attempt, Task
 from .agents.search import SearchAgent
 from .errors import CacheUnwritableError, EvaluationError, SchemaError
 from .kernel_cache import maintenance
 from .kernel_cache.publish import publish_library
-from .kernel_cache.records import Search
+from .kernel_cache.records import FINISHED, Search
 from .kernel_cache.resolver import Hit, Miss, Resolver
 from .kernel_cache.submission import read_submission
 from .kernel_cache.tiers import Tiers
@@ -36,6 +36,7 @@ from .settings import Settings
 
 __all__ = ["Event", "Outcome", "generate", "known_workloads", "publish_library", "qualify", "search_agent", "submit"]
 _LEAST_SECONDS = 1.0  # an evaluation is not begun with less left
+_SEARCH_SHARE = 0.7  # of the time left: the evaluations after the search have to fit as well
 
 Evaluate = Callable[..., Trace]
 
@@ -80,11 +81,15 @@ def qualify(definition: Definition, workload: Workload, tiers: Tiers, settings: 
 
 def generate(definition: Definition, workload: Workload, tiers: Tiers, settings: Settings, deadline: float, *,
              agent: Agent | None = None, environment: Environment | None = None, progress: Progress | None = None,
-             evaluate: Evaluate | None = None, inductor_options: dict | None = None) -> Outcome:
-    """Make sure that an accepted solution is stored, or that what the budget allows was tried. `deadline`: time.monotonic()."""
+             evaluate: Evaluate | None = None, inductor_options: dict | None = None, effort: float | None = None) -> Outcome:
+    """Make sure that an accepted solution is stored, or that what the budget allows was tried. `deadline`: time.monotonic().
+
+    A search that was cut short is taken up again only with more effort than it had: `effort` in seconds, by default what is
+    left until the deadline. A caller that shares one budget among many definitions gives the whole of it.
+    """
     agent = agent or search_agent(settings, inductor_options)
     session = _Session(definition, workload, tiers, settings, deadline, environment, progress, evaluate, inductor_options)
-    search = session.search_record(agent)
+    search = session.search_record(agent, effort)
     if isinstance(session.resolve(), Hit) or (tiers.user.searched(search) and not session.pending()):
         return session.outcome()
     with session.single_flight() as mine:
@@ -140,7 +145,7 @@ def search_agent(settings: Settings, inductor_options: dict | None = None) -> Se
     def rank(definition: Definition, solutions: Sequence[Solution], workload: Workload, seconds: float):
         return evaluation.rank(definition, solutions, workload, seconds, inductor_options=inductor_options)
 
-    return SearchAgent(rank, seed=settings.seed)
+    return SearchAgent(rank, seed=settings.seed, version=f"{__version__}, seed {settings.seed}")
 
 
 class _Session:
@@ -208,31 +213,39 @@ class _Session:
                 return
             self.judge(solution)
 
-    def search_record(self, agent: Agent) -> Search:
-        seconds = max(self.left(), 1.0)
-        return Search(self.definition.digest, self.workload.bucket(), self.environment.digest, f"{agent.name} {agent.version}",
+    def search_record(self, agent: Agent, effort: float | None) -> Search:
+        seconds = max(self.left() if effort is None else effort, 1.0)
+        who = f"{agent.name} {agent.version}, policy {POLICY_VERSION}"
+        return Search(self.definition.digest, self.workload.bucket(), self.environment.digest, who,
                       math.ceil(math.log2(seconds) - 0.01))
 
     def search(self, agent: Agent, record: Search) -> None:
-        """Judge what the agent proposes. A search that ends by itself, or by its budget, leaves `record`."""
+        """Judge what the agent proposes. A search that ends, by itself or by its budget, leaves `record`."""
         self.say("searching", detail=agent.name)
-        seconds = self.left()
-        proposed = 0
-        if seconds < _LEAST_SECONDS:
+        if self.left() < _LEAST_SECONDS:
             return
-        # The evaluations after the search have to fit as well.
-        for solution in agent.propose(self.task(max(seconds * 0.7, _LEAST_SECONDS))):
-            if proposed and self.left() < _LEAST_SECONDS:
+        task = self.task(max(self.left() * _SEARCH_SHARE, _LEAST_SECONDS))
+        proposals = agent.propose(task)
+        thinking, proposed, cut = 0.0, 0, False
+        while not cut:
+            start = time.monotonic()
+            solution = next(proposals, None)
+            thinking += time.monotonic() - start
+            if solution is None:
                 break
             proposed += 1
-            if self.tiers.quarantined(solution.digest) or solution.definition != self.definition.digest:
-                continue
-            self.tiers.user.put_solution(solution)
-            if not self.resolver.refusal(self.definition, self.workload, solution):
-                self.judge(solution)
-        done = Search(record.definition, record.bucket, record.environment, record.agent, record.budget_class, proposed,
-                      self._outcome.accepted)
-        self.tiers.user.put_search(done)
+            self._consider(solution)
+            cut = self.left() < _LEAST_SECONDS
+        finished = not cut and thinking < 0.9 * task.budget  # of its own accord: more time would change nothing
+        self.tiers.user.put_search(replace(record, budget_class=FINISHED if finished else record.budget_class, proposed=proposed,
+                                           accepted=self._outcome.accepted))
+
+    def _consider(self, solution: Solution) -> None:
+        if self.tiers.quarantined(solution.digest) or solution.definition != self.definition.digest:
+            return
+        self.tiers.user.put_solution(solution)
+        if not self.resolver.refusal(self.definition, self.workload, solution):
+            self.judge(solution)
 
     def task(self, budget: float) -> Task:
         """What the agent is told: earlier attempts are those whose verdict holds here."""

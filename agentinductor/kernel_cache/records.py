@@ -14,6 +14,9 @@ RECORD = "record.json"
 SOLUTION = "solution.json"  # beside it lie the sources, one readable file each
 
 
+FINISHED = 1000  # budget class of a search that ended of its own accord: no budget would change its result
+
+
 @dataclass(frozen=True)
 class Search:
     """A search that ran to its end: doing it again with no larger budget would find nothing more."""
@@ -22,7 +25,7 @@ class Search:
     bucket: str
     environment: str  # digest
     agent: str  # name and version of the agent
-    budget_class: int  # ceil(log2(seconds))
+    budget_class: int  # ceil(log2(seconds)), or FINISHED
     proposed: int = 0
     accepted: int = 0
 

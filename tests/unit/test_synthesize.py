@@ -91,13 +91,28 @@ def test_a_second_run_does_nothing(tiers):
     assert {path: os.stat(path).st_mtime_ns for path in tiers.user.root.rglob("*")} == before
 
 
-def test_a_search_without_a_winner_is_not_repeated_until_the_budget_grows(tiers):
+class Slow(Scripted):
+    """Uses all of its budget."""
+
+    def propose(self, task):
+        yield from super().propose(task)
+        time.sleep(task.budget)
+
+
+def test_a_finished_search_without_a_winner_is_never_repeated(tiers):
+    generate(tiers, Scripted(SOLUTIONS[0]), Judge({0: 0.9}), 5.0)
+    agent = Scripted(SOLUTIONS[0])
+    generate(tiers, agent, Judge({}), 5000.0)
+    assert not agent.tasks
+
+
+def test_a_search_that_was_cut_short_is_not_repeated_until_the_budget_grows(tiers):
     verdicts = {0: 0.9, 1: Reason.CRASH}
-    first = generate(tiers, Scripted(*SOLUTIONS[:2]), Judge(verdicts))
+    first = generate(tiers, Slow(*SOLUTIONS[:2]), Judge(verdicts), 2.0, effort=64.0)
     assert isinstance(first.resolution, Miss) and first.resolution.reason == Reason.SLOWER
-    for seconds, asked in ((60.0, 0), (10.0, 0), (500.0, 1)):
+    for seconds, effort, asked in ((60.0, None, 0), (10.0, None, 0), (500.0, 60.0, 0), (500.0, None, 1)):
         agent, judge = Scripted(*SOLUTIONS[:2]), Judge(verdicts)
-        generate(tiers, agent, judge, seconds)
+        generate(tiers, agent, judge, seconds, effort=effort)
         assert len(agent.tasks) == asked and not judge.calls
     told = agent.tasks[0].attempts
     assert {a.solution: a.reason for a in told} == {SOLUTIONS[0]: Reason.SLOWER, SOLUTIONS[1]: Reason.CRASH}
