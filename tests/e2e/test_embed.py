@@ -1,0 +1,129 @@
+"""Kernels inside compiled graphs, run for real on the CPU: every spelling, static and dynamic, equal to eager."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from agentinductor import device
+from agentinductor.backend import report
+from tests.support.forced import Forced
+from tests.unit.test_lower import CASES
+
+pytestmark = pytest.mark.skipif(device.compiler() is None, reason="no C++ compiler on this machine")
+
+
+def run(function, args, tmp_path, dynamic=False, pick=0):
+    torch._dynamo.reset()
+    with report.collecting() as reports:
+        result = torch.compile(function, backend=Forced("cpp", tmp_path, pick=pick), dynamic=dynamic)(*args)
+    return result, sum(r.kernels for r in reports)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", ["rms_norm", "add_rms_norm", "qk_norm_rope", "masked_softmax", "channels_first_norm", "window_view",
+                                  "transposed_output", "strided_input", "int_mask", "bool_reduction", "split_gate"])
+def test_equals_eager(name, dynamic, tmp_path):
+    function, args = CASES[name]
+    with torch.no_grad():
+        got, kernels = run(function, args, tmp_path, dynamic)
+        want = function(*args)
+    torch.testing.assert_close(got, want, equal_nan=True)
+    assert kernels >= 1 or dynamic  # dynamic slices are Inductor's
+    for a, b in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+
+
+def test_batch_sizes_share_one_graph(tmp_path):
+    function, (x, w) = CASES["rms_norm"]
+    backend = Forced("cpp", tmp_path)
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=backend, dynamic=True)
+    with torch.no_grad():
+        for batch in (3, 2, 5, 17, 1, 8):
+            x = torch.randn(batch, 6, 64)
+            torch.testing.assert_close(compiled(x, w), function(x, w))
+
+
+def test_zero_rows(tmp_path):
+    function, (_, w) = CASES["rms_norm"]
+    with torch.no_grad():
+        got, _ = run(function, (torch.randn(0, 6, 64), w), tmp_path)
+    assert got.shape == (0, 6, 64)
+
+
+def test_gradients(tmp_path):
+    """Forward and backward graphs both go through the pass: gradients equal eager's."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 32), nn.Softmax(-1))
+    x = torch.randn(10, 32, requires_grad=True)
+    got, kernels = run(model, (x,), tmp_path)
+    got.square().sum().backward()
+    mine = [p.grad.clone() for p in [x, *model.parameters()]]
+    for p in [x, *model.parameters()]:
+        p.grad = None
+    model(x).square().sum().backward()
+    for a, p in zip(mine, [x, *model.parameters()], strict=True):
+        torch.testing.assert_close(a, p.grad, rtol=1e-4, atol=1e-5)
+    assert kernels >= 2
+
+
+def test_mutation_and_aliases(tmp_path):
+    """In-place updates, views of inputs returned as outputs, and weights changed in place behave as in eager."""
+    def function(x, w, counter):
+        counter.add_(1)
+        y = F.layer_norm(x * 2, (16,), w)
+        x.mul_(0.5)
+        return y, x.view(-1), y.t()
+
+    def data():
+        torch.manual_seed(1)
+        return torch.randn(8, 16), torch.randn(16), torch.zeros(1)
+
+    mine, theirs = data(), data()
+    with torch.no_grad():
+        got, _ = run(function, mine, tmp_path)
+        want = function(*theirs)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(mine, theirs)
+    assert got[1].data_ptr() == mine[0].data_ptr()
+
+
+def test_weights_are_read_at_each_call(tmp_path):
+    model = nn.LayerNorm(64)
+    x = torch.randn(9, 64)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=Forced("cpp", tmp_path))
+    with torch.no_grad():
+        compiled(x)
+        model.weight.mul_(3)
+        torch.testing.assert_close(compiled(x), model(x))
+        model.load_state_dict({"weight": torch.randn(64), "bias": torch.randn(64)}, assign=True)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_misaligned_and_strided_inputs(tmp_path):
+    function = CASES["gelu_bias_residual"][0]
+    base = torch.randn(7 * 48 + 1)
+    x, b, y = base[1:].view(7, 48), torch.randn(96)[::2], torch.randn(48, 7).t()
+    with torch.no_grad():
+        got, kernels = run(function, (x, b, y), tmp_path)
+    torch.testing.assert_close(got, function(x, b, y))
+    assert kernels == 1
+
+
+def test_overlapping_inputs_with_mutation(tmp_path):
+    """Where inputs overlap and one is mutated, the result equals stock Inductor's."""
+    def function(a, b):
+        a.add_(1)
+        return (a * b).relu() + 1
+
+    def data():
+        base = torch.arange(300.0)
+        return base[:256], base[10:266]
+
+    with torch.no_grad():
+        got, _ = run(function, data(), tmp_path)
+        torch._dynamo.reset()
+        want = torch.compile(function)(*data())
+    torch.testing.assert_close(got, want)
