@@ -13,5 +13,7 @@ _BUILDERS = {"cpp": cpp_builder.build, "cuda": cuda_builder.build, "triton": tri
 def build(definition: Definition, solution: Solution, directory: str | Path) -> Runnable:
     """Build `solution`, with products kept in `directory`. Raises BuildError, or ToolchainError naming what to install."""
     if solution.definition != definition.digest:
-        raise BuildError(f"solution {solution.digest[:12]} is for definition {solution.definition[:12]}, not {definition.digest[:12]}")
+        raise BuildError(
+            f"solution {solution.digest[:12]} is for definition {solution.definition[:12]}, not {definition.digest[:12]}"
+        )
     return _BUILDERS[solution.language](definition, solution, Path(directory))

@@ -22,30 +22,46 @@ from .runnable import Runnable, var_places
 
 COMPILERS = ("g++", "clang++")
 FLAGS = (
-    "-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fopenmp", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
-    "-fwrapv", "-fno-exceptions", "-fno-rtti", "-fno-plt", "-w", "-Wl,-z,relro,-z,now", "-Wl,--no-undefined",
+    "-O3",
+    "-march=native",
+    "-std=c++17",
+    "-shared",
+    "-fPIC",
+    "-fopenmp",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-plt",
+    "-w",
+    "-Wl,-z,relro,-z,now",
+    "-Wl,--no-undefined",
 )
 TIMEOUT = 180.0  # seconds
 _LIBM = (
     "exp exp2 expm1 log log2 log10 log1p sqrt cbrt pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc"
-    " floor ceil round trunc rint nearbyint lrint llrint fmod remainder fma fmax fmin fabs copysign hypot ldexp frexp scalbn sincos"
-    " tgamma lgamma"
+    " floor ceil round trunc rint nearbyint lrint llrint fmod remainder fma fmax fmin fabs copysign hypot ldexp frexp scalbn"
+    " sincos tgamma lgamma"
 )
 _ALLOWED_SYMBOLS = re.compile(
     r"mem(cpy|move|set|cmp)|__mem(cpy|move|set)_chk|__cxa_finalize|__gmon_start__|_ITM_(de)?registerTMCloneTable|__stack_chk_fail"
     r"|GOMP_\w+|__kmpc_\w+|omp_get_(thread_num|max_threads|num_threads|num_procs|level)|omp_in_parallel"
     r"|_ZGV[a-eN-Z]\w+|__\w+_finite|__(extend|trunc)\w+[fd][f]\d|(" + "|".join(_LIBM.split()) + r")[fl]?"
 )
-_ALLOWED_LIBRARIES = re.compile(r"lib(c|m|gcc_s|stdc\+\+|mvec|gomp[-\w]*|omp\d*|iomp5|pthread|rt|dl)\.so(\.\d+)*|ld-linux[-\w]*\.so\.\d+")
+_ALLOWED_LIBRARIES = re.compile(
+    r"lib(c|m|gcc_s|stdc\+\+|mvec|gomp[-\w]*|omp\d*|iomp5|pthread|rt|dl)\.so(\.\d+)*|ld-linux[-\w]*\.so\.\d+"
+)
 
 
 def build(definition: Definition, solution: Solution, directory: Path) -> Runnable:
-    """Compile (or find compiled) and load. Raises BuildError with the compiler's words, ToolchainError without a compiler."""
+    """Compile (or find compiled) and load. Raises BuildError with the compiler's words, or ToolchainError."""
     path = shared_object(solution, directory)
     try:
         function = ctypes.CDLL(str(path))[solution.entry_function]
     except (OSError, AttributeError) as error:
-        raise BuildError(f"{solution.entry_point}: {error}; declare the function extern \"C\"") from None
+        raise BuildError(f'{solution.entry_point}: {error}; declare the function extern "C"') from None
     function.argtypes, function.restype = [ctypes.c_char_p] * 3, None
     return _caller(definition, function)
 
@@ -144,7 +160,7 @@ def _caller(definition: Definition, function) -> Runnable:
     def pack(tensors: Sequence[torch.Tensor]) -> tuple[bytes, bytes]:
         sizes = definition.sizes({name: tensors[i].size(dim) for name, i, dim in var_places(definition)})
         strides: list[int] = []
-        for spec, tensor in zip(specs, tensors):
+        for spec, tensor in zip(specs, tensors, strict=True):
             strides += _dense(definition.shape(spec, sizes)) if spec.layout == "contiguous" else tensor.stride()
         return (struct.pack(f"{len(sizes)}q", *sizes.values()), struct.pack(f"{len(strides)}q", *strides))
 

@@ -12,8 +12,18 @@ from ..schema import Node, Reason
 from ..schema.axes import FLOATS
 from .loops import Term, combined
 
-TYPES = {"float64": "double", "float32": "float", "float16": "uint16_t", "bfloat16": "uint16_t", "int64": "int64_t", "int32": "int32_t",
-         "int16": "int16_t", "int8": "int8_t", "uint8": "uint8_t", "bool": "bool"}
+TYPES = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+}
 
 PRELUDE = """\
 #include <cmath>
@@ -173,15 +183,59 @@ INLINE float log1p_of(float x) {
 }
 
 _USES = {
-    "exp_of": ("reduced_exp", "power_of_2"), "exp2_of": ("reduced_exp", "power_of_2"), "expm1_of": ("reduced_exp", "power_of_2"),
-    "sigmoid_of": ("exp_of",), "tanh_of": ("expm1_of",), "log_of": ("log_parts", "log_ends"),
-    "log2_of": ("log_parts", "log_ends"), "log1p_of": ("log_of",),
+    "exp_of": ("reduced_exp", "power_of_2"),
+    "exp2_of": ("reduced_exp", "power_of_2"),
+    "expm1_of": ("reduced_exp", "power_of_2"),
+    "sigmoid_of": ("exp_of",),
+    "tanh_of": ("expm1_of",),
+    "log_of": ("log_parts", "log_ends"),
+    "log2_of": ("log_parts", "log_ends"),
+    "log1p_of": ("log_of",),
 }
 _VECTORISED = {"exp", "exp2", "expm1", "sigmoid", "tanh", "erf", "log", "log2", "log1p"}  # float32, through `<op>_of`
-_LIBM = {"exp", "exp2", "expm1", "tanh", "erf", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "atan", "sinh", "cosh", "asin",
-         "acos", "asinh", "acosh", "atanh", "sqrt", "floor", "ceil", "trunc"}
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-          "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+_LIBM = {
+    "exp",
+    "exp2",
+    "expm1",
+    "tanh",
+    "erf",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "atan",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sqrt",
+    "floor",
+    "ceil",
+    "trunc",
+}
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "logical_and": "&",
+    "logical_or": "|",
+    "logical_xor": "^",
+}
 _INTEGER_DIVISIONS = ("fmod", "remainder", "floordiv", "truncdiv")
 
 
@@ -198,9 +252,7 @@ def helpers(used: set[str]) -> str:
 
 def literal(text: str, dtype: str) -> str:
     """A Python number in a term's text, as a constant of `dtype`."""
-    value = {"True": 1, "False": 0}.get(text)
-    if value is None:
-        value = float(text) if any(c in text for c in ".einfa") else int(text)
+    value: float = int(text == "True") if text in ("True", "False") else float(text) if set(text) & set(".einfa") else int(text)
     if dtype in FLOATS:
         kind, suffix = ("double", "") if dtype == "float64" else ("float", "f")
         value = float(value)
@@ -253,7 +305,6 @@ def pointwise(node: Node, terms: Sequence[Term], used: set[str]) -> str:
 
 def _other(op: str, args: list[str], dtype: str, used: set[str]) -> str:
     one = literal("1.0", dtype)
-    zero = literal("0", dtype)
     floating = dtype in FLOATS
     a = args[0]
     if op in ("maximum", "minimum"):
@@ -261,15 +312,21 @@ def _other(op: str, args: list[str], dtype: str, used: set[str]) -> str:
     if op in ("relu", "sign"):
         return _call(f"{op}_of", args, used)
     table = {
-        "div": lambda: f"{a} / {args[1]}", "neg": lambda: f"-{a}", "reciprocal": lambda: f"{one} / {a}",
-        "rsqrt": lambda: f"{one} / std::sqrt({a})", "sigmoid": lambda: f"{one} / ({one} + std::exp(-{a}))",
+        "div": lambda: f"{a} / {args[1]}",
+        "neg": lambda: f"-{a}",
+        "reciprocal": lambda: f"{one} / {a}",
+        "rsqrt": lambda: f"{one} / std::sqrt({a})",
+        "sigmoid": lambda: f"{one} / ({one} + std::exp(-{a}))",
         "abs": lambda: f"std::fabs({a})" if floating else a if dtype in ("bool", "uint8") else f"({a} < 0 ? -{a} : {a})",
         "round": lambda: f"std::nearbyint({a})" if floating else a,
         "isnan": lambda: f"{a} != {a}" if floating else "false",
         "isinf": lambda: f"std::fabs({a}) == std::numeric_limits<{TYPES[dtype]}>::infinity()" if floating else "false",
-        "logical_not": lambda: f"!{a}", "bitwise_not": lambda: f"!{a}" if dtype == "bool" else f"~{a}",
-        "fmod": lambda: f"std::fmod({a}, {args[1]})", "copysign": lambda: f"std::copysign({a}, {args[1]})",
-        "atan2": lambda: f"std::atan2({a}, {args[1]})", "truncdiv": lambda: f"std::trunc({a} / {args[1]})",
+        "logical_not": lambda: f"!{a}",
+        "bitwise_not": lambda: f"!{a}" if dtype == "bool" else f"~{a}",
+        "fmod": lambda: f"std::fmod({a}, {args[1]})",
+        "copysign": lambda: f"std::copysign({a}, {args[1]})",
+        "atan2": lambda: f"std::atan2({a}, {args[1]})",
+        "truncdiv": lambda: f"std::trunc({a} / {args[1]})",
     }
     if op not in table:
         raise UnsupportedRegionError(Reason.UNSUPPORTED_OP, f"{op} of {dtype} in C++")
@@ -288,8 +345,14 @@ def _pow(terms: Sequence[Term], dtype: str, used: set[str]) -> str:
     if dtype not in FLOATS:
         raise UnsupportedRegionError(Reason.UNSUPPORTED_OP, f"the integer power {exponent}")
     one = literal("1.0", dtype)
-    special = {0.5: f"std::sqrt({base})", -0.5: f"{one} / std::sqrt({base})", -1.0: f"{one} / {base}", -2.0: f"{one} / ({base} * {base})",
-               1.0: base, 0.0: one}
+    special = {
+        0.5: f"std::sqrt({base})",
+        -0.5: f"{one} / std::sqrt({base})",
+        -1.0: f"{one} / {base}",
+        -2.0: f"{one} / ({base} * {base})",
+        1.0: base,
+        0.0: one,
+    }
     return special.get(exponent, f"std::pow({base}, {literal(terms[1].text, dtype)})")
 
 
@@ -298,8 +361,12 @@ def _integer_division(op: str, terms: Sequence[Term], args: list[str]) -> str:
     if not terms[1].number or int(float(terms[1].text)) <= 0:
         raise UnsupportedRegionError(Reason.UNSUPPORTED_OP, f"an integer {op} by something that may be 0 or negative")
     a, b = args
-    quotient = {"truncdiv": f"{a} / {b}", "fmod": f"{a} % {b}", "remainder": f"({a} % {b} + {b}) % {b}",
-                "floordiv": f"({a} - ({a} % {b} + {b}) % {b}) / {b}"}
+    quotient = {
+        "truncdiv": f"{a} / {b}",
+        "fmod": f"{a} % {b}",
+        "remainder": f"({a} % {b} + {b}) % {b}",
+        "floordiv": f"({a} - ({a} % {b} + {b}) % {b}) / {b}",
+    }
     return quotient[op]
 
 

@@ -5,6 +5,8 @@ for the last addition, and partial sums stay small. A value that costs something
 later pass over the row is kept in a buffer on the stack (`rows`); the `loop` form computes it again.
 """
 
+from dataclasses import dataclass
+
 from ..errors import UnsupportedRegionError
 from ..schema import Definition, Guard, Node, Reason, Solution, Source, TensorSpec
 from . import cpp_ops
@@ -15,7 +17,17 @@ from .schedule import Schedule
 KEPT_BYTES = 96 * 1024  # of stack for one row's kept values
 VAR_CAPACITY = 8192  # elements of a kept row whose length is a var axis
 PARALLEL_FROM = 16384  # elements: below it starting threads costs more than they save
-_CHEAP = ("float32", "float64", "bfloat16", "int32", "int64", "bool", "uint8", "int8", "int16")  # inputs that are read again, not kept
+_CHEAP = (
+    "float32",
+    "float64",
+    "bfloat16",
+    "int32",
+    "int64",
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+)  # inputs that are read again, not kept
 _START = {"sum": "0", "mean": "0", "prod": "1", "any": "False", "all": "True", "amax": "-inf", "amin": "inf", "var": "0"}
 
 
@@ -30,13 +42,23 @@ def emit(definition: Definition, schedule: Schedule) -> Solution:
     return Solution(definition.digest, "cpp", "kernel.cpp::kernel", (Source("kernel.cpp", text),), guards, (), options)
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """A loop over the inner axes."""
+
+    body: list[str]
+    stores: list[str]  # into buffers; later passes add to it
+    effects: list[str]  # reductions or outputs
+    lanes: bool  # in steps of as many elements as there are accumulators
+
+
 class _Printer:
     """Writes expressions; statements go to the block of their scope."""
 
     def __init__(self, loops: Loops, flat: dict[tuple[str, ...], Index]):
         self.loops, self.flat = loops, flat
         self.head: list[str] = []  # once a call
-        self.row: list[str] = []  # once for each outer index
+        self.row: list[str | _Pass] = []  # once for each outer index
         self.body: list[str] = []  # once for each element
         self.used: set[str] = set()
 
@@ -155,8 +177,10 @@ class _Writer:
     def _stage(self, stage: tuple[Node, ...]) -> None:
         """One pass for all reductions of a stage; a second one for the squares of those that are variances."""
         means = {node.args[0]: node.name for node in stage if node.op == "mean"}
-        self._reduce([(node, node.op, node.name) for node in stage if node.op != "var"]
-                     + [(node, "mean", f"{node.name}_mean") for node in stage if node.op == "var" and node.args[0] not in means])
+        self._reduce(
+            [(node, node.op, node.name) for node in stage if node.op != "var"]
+            + [(node, "mean", f"{node.name}_mean") for node in stage if node.op == "var" and node.args[0] not in means]
+        )
         for node in stage:
             if node.op == "var" and node.args[0] in means:
                 kind = TYPES[compute_dtype(node.dtype)]
@@ -168,7 +192,8 @@ class _Writer:
             self.walker.bind(node, node.name)
 
     def _reduce(self, work: list[tuple[Node, str, str]]) -> None:
-        row, updates, finish = self.printer.row, [], []
+        row, updates = self.printer.row, []
+        finish: list[str] = []
         for node, op, name in work:
             dtype = compute_dtype(node.dtype)
             kind, lane = TYPES[dtype], f"{name}_lanes[lane]"
@@ -201,8 +226,10 @@ class _Writer:
     def _finish(self, node: Node, op: str, name: str, kind: str, dtype: str) -> list[str]:
         """Fold the lanes pairwise into the result."""
         fold = self._combine(op, f"{name}_lanes[lane]", f"{name}_lanes[lane + width]", dtype)
-        out = [f"for (int width = {self.lanes // 2}; width; width /= 2)",
-               f"    for (int lane = 0; lane < width; ++lane) {name}_lanes[lane] = {fold};"]
+        out = [
+            f"for (int width = {self.lanes // 2}; width; width /= 2)",
+            f"    for (int lane = 0; lane < width; ++lane) {name}_lanes[lane] = {fold};",
+        ]
         result = f"{name}_lanes[0]"
         if op == "mean":
             result += f" / ({kind})inner_size"
@@ -214,15 +241,17 @@ class _Writer:
         """A loop over the inner axes: the statements gathered in the printer's body, then `effects`."""
         body = self.printer.body
         self.printer.body = []
-        self.printer.row.append(("pass", body, self.walker.stores, effects, lanes))  # type: ignore[arg-type]
+        self.printer.row.append(_Pass(body, self.walker.stores, effects, lanes))
         self.walker.end_pass()
 
     # ---- text ----
 
     def _assemble(self) -> str:
         names = [axis.name for axis in self.definition.axes]
-        lines = [f"const int64_t {name} = {axis.value if axis.value is not None else f'sizes[{names.index(name)}]'};"
-                 for name, axis in zip(names, self.definition.axes)]
+        lines = [
+            f"const int64_t {name} = {axis.value if axis.value is not None else f'sizes[{names.index(name)}]'};"
+            for name, axis in zip(names, self.definition.axes, strict=True)
+        ]
         position = 0
         for at, spec in enumerate(self.definition.inputs + self.definition.outputs):
             const = "const " if at < len(self.definition.inputs) else ""
@@ -249,7 +278,7 @@ class _Writer:
             out.insert(0, f"const int64_t steps = (inner_size + {self.schedule.block - 1}) / {self.schedule.block};")
             out.append("for (int64_t task = 0; task < outer_size * steps; ++task) {")
             out.append(f"    const int64_t outer = task / steps, first = task % steps * {self.schedule.block};")
-            out.append(f"    const int64_t last = first + {self.schedule.block} < inner_size ? first + {self.schedule.block} : inner_size;")
+            out.append(f"    const int64_t end = first + {self.schedule.block}, last = end < inner_size ? end : inner_size;")
             span = ("first", "last")
         rest = "outer"
         for name in reversed(self.loops.outer):
@@ -261,21 +290,31 @@ class _Writer:
             out += [f"    {line}" for line in ([item] if isinstance(item, str) else self._loop(item, span))]
         return [*out, "}"]
 
-    def _loop(self, item: tuple, span: tuple[str, str]) -> list[str]:
-        _, body, stores, effects, lanes = item
-        inside = [f"    {line}" for line in (*body, *stores, *effects)]
+    def _loop(self, item: _Pass, span: tuple[str, str]) -> list[str]:
+        inside = [f"    {line}" for line in (*item.body, *item.stores, *item.effects)]
         first, last = span
         if self.loops.reduces:
             last = self.loops.inner[-1]
-        if not lanes:
+        if not item.lanes:
             return self._nest(["#pragma omp simd", f"for (int64_t i = {first}; i < {last}; ++i) {{", *inside, "}"])
         step = self.lanes
-        whole = [f"for (int64_t base = 0; base < {last} / {step} * {step}; base += {step}) {{",
-                 "    #pragma omp simd", f"    for (int lane = 0; lane < {step}; ++lane) {{", "        const int64_t i = base + lane;",
-                 *(f"    {line}" for line in inside), "    }", "}"]
+        whole = [
+            f"for (int64_t base = 0; base < {last} / {step} * {step}; base += {step}) {{",
+            "    #pragma omp simd",
+            f"    for (int lane = 0; lane < {step}; ++lane) {{",
+            "        const int64_t i = base + lane;",
+            *(f"    {line}" for line in inside),
+            "    }",
+            "}",
+        ]
         axis = self.definition.axis(last)
         if axis.value is None or axis.value % step:
-            whole += [f"for (int64_t i = {last} / {step} * {step}; i < {last}; ++i) {{", f"    const int lane = (int)(i % {step});", *inside, "}"]
+            whole += [
+                f"for (int64_t i = {last} / {step} * {step}; i < {last}; ++i) {{",
+                f"    const int lane = (int)(i % {step});",
+                *inside,
+                "}",
+            ]
         return self._nest(whole)
 
     def _nest(self, lines: list[str]) -> list[str]:

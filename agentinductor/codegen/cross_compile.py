@@ -19,8 +19,18 @@ from .reference import DTYPES
 
 CAPABILITIES = (80, 90, 100, 120)
 DEFAULT_SIZE = 1024  # elements of a var axis, before guards
-_POINTERS = {torch.float64: "*fp64", torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int64: "*i64",
-             torch.int32: "*i32", torch.int16: "*i16", torch.int8: "*i8", torch.uint8: "*u8", torch.bool: "*i1"}
+_POINTERS = {
+    torch.float64: "*fp64",
+    torch.float32: "*fp32",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.int16: "*i16",
+    torch.int8: "*i8",
+    torch.uint8: "*u8",
+    torch.bool: "*i1",
+}
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
@@ -37,7 +47,10 @@ class KernelReport:
 
 
 def cross_compile(
-    definition: Definition, solution: Solution, capability: int, directory: str | Path | None = None,
+    definition: Definition,
+    solution: Solution,
+    capability: int,
+    directory: str | Path | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> list[KernelReport]:
     """A report for each kernel the solution launches. Needs no GPU. Raises BuildError, or ToolchainError.
@@ -75,7 +88,7 @@ def _cuda(solution: Solution, capability: int) -> list[KernelReport]:
     reports = []
     for launch in solution.launches:
         if launch.kernel not in resources:
-            raise BuildError(f"kernel {launch.kernel} is not in {solution.entry_file}; declare it extern \"C\"")
+            raise BuildError(f'kernel {launch.kernel} is not in {solution.entry_file}; declare it extern "C"')
         registers, local = resources[launch.kernel]
         reports.append(KernelReport(launch.kernel, capability, registers, local, launch.shared, cubin))
     return reports
@@ -86,8 +99,10 @@ def _triton(
 ) -> list[KernelReport]:
     module = triton_builder.load(solution, directory)
     every = definition.sizes({**example_sizes(definition, solution), **(sizes or {})})
-    tensors = [torch.empty(definition.shape(spec, every), dtype=DTYPES[spec.dtype], device="meta")
-               for spec in definition.inputs + definition.outputs]
+    tensors = [
+        torch.empty(definition.shape(spec, every), dtype=DTYPES[spec.dtype], device="meta")
+        for spec in definition.inputs + definition.outputs
+    ]
     reports = []
     for name, args, keywords in _launches(module, tensors):
         reports.append(_compile(module.kernels[name], name, args, keywords, capability))
@@ -141,7 +156,9 @@ def _compile(kernel: Any, name: str, args: tuple, keywords: dict, capability: in
         source = triton.compiler.ASTSource(kernel, signature, constants, attributes)
         built = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     except Exception as error:  # triton's compiler raises errors of many kinds
-        raise BuildError(f"kernel {name} does not compile for sm_{capability}: {type(error).__name__}: {str(error)[-4000:]}") from error
+        raise BuildError(
+            f"kernel {name} does not compile for sm_{capability}: {type(error).__name__}: {str(error)[-4000:]}"
+        ) from error
     cubin = built.asm["cubin"]
     registers, local = elf.kernel_resources(cubin).get(name, (0, 0))
     return KernelReport(name, capability, registers, local, int(built.metadata.shared), cubin)
@@ -155,4 +172,6 @@ def _kind(value: Any) -> str:
         return "i1"
     if isinstance(value, int):
         return "constexpr" if value == 1 else "i32" if -(2**31) <= value < 2**31 else "i64"
-    raise BuildError(f"a kernel argument of type {type(value).__name__}: pass tensors and integers, and constants as tl.constexpr")
+    raise BuildError(
+        f"a kernel argument of type {type(value).__name__}: pass tensors and integers, and constants as tl.constexpr"
+    )

@@ -29,6 +29,7 @@ def core():
     """cuda.core, under either of its names. Raises ToolchainError when it is missing."""
     try:
         import cuda.core as module
+
         if not hasattr(module, "Program"):
             import cuda.core.experimental as module  # type: ignore[no-redef]
     except ImportError as error:
@@ -48,13 +49,14 @@ def build(definition: Definition, solution: Solution, directory: Path) -> Runnab
         index = device.index
         if index != torch.cuda.current_device():
             with torch.cuda.device(device):
-                return run(inputs, outputs)
+                run(inputs, outputs)
+            return
         kernels = loaded.get(index)
         if kernels is None:
             kernels = loaded[index] = _load(solution, index, directory)
         sizes = read_sizes(tensors)
         stream = _Stream(torch.cuda.current_stream(index).cuda_stream)
-        for kernel, launch in zip(kernels, launches):
+        for kernel, launch in zip(kernels, launches, strict=True):
             launch(kernel, stream, tensors, sizes)
 
     return run
@@ -67,7 +69,11 @@ def compile_cubin(solution: Solution, capability: int) -> bytes:
         raise BuildError(f"compile option {bad!r} is not allowed; allowed are those of codegen/options.py")
     module = core()
     options = module.ProgramOptions(
-        name=solution.entry_file, arch=f"sm_{capability}", std="c++17", include_path=_include_paths(), **_options(solution.compile_options)
+        name=solution.entry_file,
+        arch=f"sm_{capability}",
+        std="c++17",
+        include_path=_include_paths(),
+        **_options(solution.compile_options),
     )
     try:
         program = module.Program(solution.source(solution.entry_file), "c++", options)
@@ -108,11 +114,17 @@ def _include_paths() -> list[str]:
     site, found = Path(sysconfig.get_paths()["purelib"]), []
     try:
         from cuda.pathfinder import find_nvidia_header_directory
+
         found.append(find_nvidia_header_directory("cudart"))
     except (ImportError, RuntimeError):
         pass
-    places = [*found, site / "nvidia/cu13/include", site / "nvidia/cuda_runtime/include", "/usr/local/cuda/include",
-              site / "triton/backends/nvidia/include"]
+    places = [
+        *found,
+        site / "nvidia/cu13/include",
+        site / "nvidia/cuda_runtime/include",
+        "/usr/local/cuda/include",
+        site / "triton/backends/nvidia/include",
+    ]
     return next(([str(place)] for place in places if place and Path(place, "cuda_fp16.h").exists()), [])
 
 
@@ -142,7 +154,7 @@ def _load(solution: Solution, index: int, directory: Path) -> list[Any]:
         try:
             kernel = code.get_kernel(launch.kernel)
         except Exception as error:  # cuda.core's error classes are private
-            raise BuildError(f"kernel {launch.kernel} is not in {solution.entry_file} ({error}); declare it extern \"C\"") from None
+            raise BuildError(f'kernel {launch.kernel} is not in {solution.entry_file} ({error}); declare it extern "C"') from None
         if launch.shared > DEFAULT_SHARED:
             _allow_shared(kernel, launch, index)
         kernels.append(kernel)
@@ -152,11 +164,14 @@ def _load(solution: Solution, index: int, directory: Path) -> list[Any]:
 def _allow_shared(kernel: Any, launch: Launch, index: int) -> None:
     """Opt in to more than 48 KB of dynamic shared memory."""
     from cuda.bindings import driver
+
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     handle = driver.CUkernel(int(getattr(kernel, "handle", None) or kernel._handle))
-    status, = driver.cuKernelSetAttribute(attribute, launch.shared, handle, driver.CUdevice(index))
+    (status,) = driver.cuKernelSetAttribute(attribute, launch.shared, handle, driver.CUdevice(index))
     if int(status):
-        raise BuildError(f"kernel {launch.kernel}: this device does not give {launch.shared} bytes of shared memory ({status.name})")
+        raise BuildError(
+            f"kernel {launch.kernel}: this device does not give {launch.shared} bytes of shared memory ({status.name})"
+        )
 
 
 def _prepare(definition: Definition, launch: Launch) -> Callable[[Any, _Stream, Sequence[torch.Tensor], dict[str, int]], None]:
@@ -172,7 +187,7 @@ def _prepare(definition: Definition, launch: Launch) -> Callable[[Any, _Stream, 
         nonlocal module
         module = module or core()
         blocks = tuple(expression(sizes) for expression in grid)
-        if not all(1 <= n <= limit for n, limit in zip(blocks, _LIMITS)):
+        if not all(1 <= n <= limit for n, limit in zip(blocks, _LIMITS, strict=True)):
             raise BuildError(f"launch of {launch.kernel}: grid {blocks} is outside 1 to {_LIMITS} for sizes {sizes}")
         config = module.LaunchConfig(grid=blocks, block=(launch.block, 1, 1), shmem_size=launch.shared)
         module.launch(stream, config, kernel, *[read(tensors, sizes) for read in readers])

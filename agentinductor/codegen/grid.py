@@ -1,6 +1,6 @@
 """Launch grids: integer expressions over axis names, parsed once and compiled to closures.
 
-    cdiv(rows, 4) * heads        names, integers, + - * //, cdiv, min, max; nothing else is in the language
+cdiv(rows, 4) * heads        names, integers, + - * //, cdiv, min, max; nothing else is in the language
 """
 
 import ast
@@ -12,7 +12,10 @@ Sizes = Mapping[str, int]
 Expression = Callable[[Sizes], int]
 
 _OPERATORS: dict[type, Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
 }
 _FUNCTIONS: dict[str, Callable[[int, int], int]] = {"cdiv": lambda a, b: -(-a // b), "min": min, "max": max}
 _LONGEST = 200  # characters: an expression is one line, and the parser recurses
@@ -39,9 +42,10 @@ def _compile(node: ast.expr, text: str, names: frozenset[str]) -> Expression:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         operator = _OPERATORS[type(node.op)]
         return _binary(operator, node.left, node.right, text, names)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
-        if len(node.args) == 2 and not node.keywords:
-            return _binary(_FUNCTIONS[node.func.id], node.args[0], node.args[1], text, names)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2 and not node.keywords:
+        function = _FUNCTIONS.get(node.func.id)
+        if function is not None:
+            return _binary(function, node.args[0], node.args[1], text, names)
     raise BuildError(
         f"grid expression {text!r}: {ast.unparse(node)!r} is not allowed; use integers, the axes {', '.join(sorted(names))},"
         f" + - * //, cdiv(a, b), min(a, b) and max(a, b)"

@@ -66,10 +66,15 @@ def load(solution: Solution, directory: Path) -> TritonModule:
     if not callable(launcher) or isinstance(launcher, triton.JITFunction):
         raise BuildError(f"{solution.entry_point} is not a launcher: write `def {solution.entry_function}(*inputs, *outputs)`")
     kernels = {key: value for key, value in vars(module).items() if isinstance(value, triton.JITFunction)}
-    wrapped = sorted(key for key, value in vars(module).items() if isinstance(value, triton.runtime.KernelInterface)
-                     and not isinstance(value, triton.JITFunction))
+    wrapped = sorted(
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, triton.runtime.KernelInterface) and not isinstance(value, triton.JITFunction)
+    )
     if wrapped:
-        raise BuildError(f"{solution.entry_point}: {', '.join(wrapped)} is not a plain @triton.jit kernel; remove autotune and heuristics")
+        raise BuildError(
+            f"{solution.entry_point}: {', '.join(wrapped)} is not a plain @triton.jit kernel; remove autotune and heuristics"
+        )
     if not kernels:
         raise BuildError(f"{solution.entry_point}: the file has no @triton.jit kernel")
     return TritonModule(launcher, kernels, vars(module))

@@ -13,17 +13,55 @@ from ..errors import StaticCheckError
 from ..schema import Solution
 from . import static_cpp
 from .static_names import (
-    BUILTINS, IMPORTS, KERNEL_ATTRIBUTES, KERNEL_BUILTINS, LAUNCHER_ATTRIBUTES, LAUNCHER_METHODS, MATH, TL_DENIED, TL_NESTED, TORCH,
-    TORCH_CALLS, TRITON,
+    BUILTINS,
+    IMPORTS,
+    KERNEL_ATTRIBUTES,
+    KERNEL_BUILTINS,
+    LAUNCHER_ATTRIBUTES,
+    LAUNCHER_METHODS,
+    MATH,
+    TL_DENIED,
+    TL_NESTED,
+    TORCH,
+    TORCH_CALLS,
+    TRITON,
 )
 
 LONGEST = 256 * 1024  # characters of a source
 _RESERVED = {"torch", "triton", "tl", "libdevice", "math", *BUILTINS, *KERNEL_BUILTINS}
 
 _COMMON = (
-    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If, ast.For, ast.Pass,
-    ast.Return, ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
-    ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.List, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
+    ast.Module,
+    ast.FunctionDef,
+    ast.arguments,
+    ast.arg,
+    ast.Assign,
+    ast.AugAssign,
+    ast.AnnAssign,
+    ast.Expr,
+    ast.If,
+    ast.For,
+    ast.Pass,
+    ast.Return,
+    ast.Name,
+    ast.Constant,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Slice,
+    ast.Call,
+    ast.keyword,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Tuple,
+    ast.List,
+    ast.expr_context,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
 )
 _KERNEL_NODES = (*_COMMON, ast.While, ast.Break, ast.Continue)
 
@@ -87,8 +125,10 @@ class _Triton:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             module = getattr(node, "module", None)
             for alias in node.names:
-                if (module, alias.name, alias.asname) not in IMPORTS or getattr(node, "level", 0):
-                    self._refuse(node, f"import of {alias.name}", "import torch, triton, triton.language as tl, math or libdevice only")
+                if (module, alias.name, alias.asname) not in IMPORTS or (isinstance(node, ast.ImportFrom) and node.level):
+                    self._refuse(
+                        node, f"import of {alias.name}", "import torch, triton, triton.language as tl, math or libdevice only"
+                    )
                 self.imported.add(alias.asname or alias.name)
         elif isinstance(node, ast.Assign):
             target = node.targets[0]
@@ -97,7 +137,9 @@ class _Triton:
             else:
                 self.constants.add(target.id)
         elif not isinstance(node, ast.FunctionDef) and not (at == 0 and self._docstring(node)):
-            self._refuse(node, f"{type(node).__name__} at module level", "only imports, literal constants and functions may stand there")
+            self._refuse(
+                node, f"{type(node).__name__} at module level", "only imports, literal constants and functions may stand there"
+            )
 
     def _literal(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Call) and self._chain(node.func) == ["tl", "constexpr"]:
@@ -117,7 +159,9 @@ class _Triton:
     def _function(self, node: ast.FunctionDef) -> None:
         kernel = bool(node.decorator_list)
         if kernel and [self._chain(d) for d in node.decorator_list] != [["triton", "jit"]]:
-            self._refuse(node, "a decorator other than @triton.jit", "write @triton.jit alone: no autotune, no heuristics, no arguments")
+            self._refuse(
+                node, "a decorator other than @triton.jit", "write @triton.jit alone: no autotune, no heuristics, no arguments"
+            )
         self._signature(node, kernel)
         local = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
         local |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -128,15 +172,20 @@ class _Triton:
         for statement in node.body:
             for child in ast.walk(statement):
                 if not isinstance(child, _KERNEL_NODES if kernel else _COMMON) or isinstance(child, ast.FunctionDef):
-                    self._refuse(child, f"{type(child).__name__} in {node.name}", "use plain assignments, arithmetic, if, for and calls")
+                    self._refuse(
+                        child, f"{type(child).__name__} in {node.name}", "use plain assignments, arithmetic, if, for and calls"
+                    )
                 if isinstance(child, ast.Name) and child.id not in known:
                     self._refuse(child, f"the name {child.id}", "use parameters, locals, constants, kernels and tl only")
             if not kernel:
                 self._launcher_statement(statement)
         check = self._kernel_expression if kernel else self._launcher_expression
         for statement in node.body:
-            inside = {id(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and self._chain(n)[:1] and
-                      self._chain(n)[0] in self.imported}  # parts of a longer a.b.c, which is judged whole
+            inside = {
+                id(n.value)
+                for n in ast.walk(statement)
+                if isinstance(n, ast.Attribute) and self._chain(n)[:1] and self._chain(n)[0] in self.imported
+            }  # parts of a longer a.b.c, which is judged whole
             for child in ast.walk(statement):
                 if not (isinstance(child, ast.Attribute) and id(child) in inside):
                     check(child)
@@ -145,7 +194,9 @@ class _Triton:
     def _signature(self, node: ast.FunctionDef, kernel: bool) -> None:
         arguments = node.args
         if arguments.vararg or arguments.kwarg or node.returns is not None or getattr(node, "type_params", None):
-            self._refuse(node, f"the signature of {node.name}", "list plain parameters, without * and without a return annotation")
+            self._refuse(
+                node, f"the signature of {node.name}", "list plain parameters, without * and without a return annotation"
+            )
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             if argument.annotation is not None and not (kernel and self._chain(argument.annotation) == ["tl", "constexpr"]):
                 self._refuse(argument, f"the annotation of {argument.arg}", "annotate kernel parameters with tl.constexpr only")
@@ -174,23 +225,37 @@ class _Triton:
                 self._refuse(child, "a statement without effect here", "launch a kernel: kernel[grid](...)")
             if isinstance(child, ast.Return) and child.value is not None:
                 self._refuse(child, "a returned value", "write results into the outputs that the launcher is given")
-            targets = child.targets if isinstance(child, ast.Assign) else [child.target] if isinstance(child, (ast.AugAssign, ast.For)) else []
+            targets = (
+                child.targets
+                if isinstance(child, ast.Assign)
+                else [child.target]
+                if isinstance(child, (ast.AugAssign, ast.For))
+                else []
+            )
             for target in targets:
                 flat = target.elts if isinstance(target, ast.Tuple) else [target]
                 if not all(isinstance(item, ast.Name) for item in flat):
                     self._refuse(child, "an assignment into an object", "the launcher may not write tensors; kernels do")
             if isinstance(child, ast.AugAssign) and not isinstance(child.target, ast.Name):
                 self._refuse(child, "an assignment into an object", "the launcher may not write tensors; kernels do")
-            if isinstance(child, ast.For) and not (isinstance(child.iter, ast.Call) and self._chain(child.iter.func) == ["range"]):
+            if isinstance(child, ast.For) and not (
+                isinstance(child.iter, ast.Call) and self._chain(child.iter.func) == ["range"]
+            ):
                 self._refuse(child, "a loop over something else than range(...)", "write for i in range(n)")
 
     def _is_launch(self, node: ast.expr) -> bool:
-        return (isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript) and isinstance(node.func.value, ast.Name)
-                and node.func.value.id in self.kernels)
+        return (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Subscript)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in self.kernels
+        )
 
     def _launcher_expression(self, node: ast.AST) -> None:
         if isinstance(node, ast.Attribute):
-            self._module_attribute(node, {"torch": TORCH | TORCH_CALLS, "triton": TRITON, "math": MATH}, LAUNCHER_ATTRIBUTES | LAUNCHER_METHODS)
+            self._module_attribute(
+                node, {"torch": TORCH | TORCH_CALLS, "triton": TRITON, "math": MATH}, LAUNCHER_ATTRIBUTES | LAUNCHER_METHODS
+            )
         if not isinstance(node, ast.Call) or self._is_launch(node):
             return
         chain = self._chain(node.func)
@@ -200,7 +265,9 @@ class _Triton:
             return
         if chain and chain[0] in self.imported:
             if chain[0] == "torch" and chain[-1] not in TORCH_CALLS:
-                self._refuse(node, f"a call of {'.'.join(chain)}", "the launcher may only allocate with torch.empty; compute in a kernel")
+                self._refuse(
+                    node, f"a call of {'.'.join(chain)}", "the launcher may only allocate with torch.empty; compute in a kernel"
+                )
             return
         if not (isinstance(node.func, ast.Attribute) and node.func.attr in LAUNCHER_METHODS):
             self._refuse(node, "this call", "the launcher may only compute sizes, make views, allocate and launch")
@@ -214,7 +281,9 @@ class _Triton:
                 if not (plain or nested):
                     self._refuse(node, ".".join(chain), "use the language's own functions: no inline assembly, no internals")
                 return
-            self._module_attribute(node, {"triton": TRITON, "math": MATH, "libdevice": None, "torch": frozenset()}, KERNEL_ATTRIBUTES)
+            self._module_attribute(
+                node, {"triton": TRITON, "math": MATH, "libdevice": None, "torch": frozenset()}, KERNEL_ATTRIBUTES
+            )
         elif isinstance(node, ast.Call):
             if any(k.arg is None for k in node.keywords):
                 self._refuse(node, "** in a call", "write the keywords out")

@@ -11,19 +11,34 @@ from typing import NoReturn
 from ..errors import StaticCheckError
 
 INCLUDES = {
-    "cpp": {"cmath", "cstdint", "cstddef", "cstring", "algorithm", "limits", "type_traits", "utility", "array", "omp.h", "immintrin.h"},
+    "cpp": {
+        "cmath",
+        "cstdint",
+        "cstddef",
+        "cstring",
+        "algorithm",
+        "limits",
+        "type_traits",
+        "utility",
+        "array",
+        "omp.h",
+        "immintrin.h",
+    },
     "cuda": {"cuda_fp16.h", "cuda_bf16.h", "mma.h"},
 }
 ATTRIBUTES = {"always_inline", "noinline", "aligned", "vector_size", "unused", "may_alias", "const", "pure", "hot", "flatten"}
 _CONDITIONALS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
-KEYWORDS = frozenset(
-    "alignas auto bool break case char class const constexpr continue decltype default do double else enum explicit extern float for if inline"
-    " int long namespace noexcept operator private public return short signed sizeof static static_assert struct switch template this"
-    " typedef typename union unsigned using void volatile while defined int64_t uint64_t int32_t uint32_t size_t".split()
-)
+_KEYWORD_NAMES = """
+    alignas auto bool break case char class const constexpr continue decltype default do double else enum explicit
+    extern float for if inline int long namespace noexcept operator private public return short signed sizeof static
+    static_assert struct switch template this typedef typename union unsigned using void volatile while defined int64_t
+    uint64_t int32_t uint32_t size_t
+"""
+KEYWORDS = frozenset(_KEYWORD_NAMES.split())
 DIRECTIVES = ("include", "define", "if", "ifdef", "ifndef", "elif", "else", "endif", "pragma")
 PRAGMAS = re.compile(
-    r"omp (parallel|for|simd|single|barrier|atomic|critical)\b[\w\s():,+*|&.<>=!/%\[\]-]*|GCC (unroll \d+|ivdep)|unroll(\s+\d+|\s*\(\s*\d+\s*\))?"
+    r"omp (parallel|for|simd|single|barrier|atomic|critical)\b[\w\s():,+*|&.<>=!/%\[\]-]*"
+    r"|GCC (unroll \d+|ivdep)|unroll(\s+\d+|\s*\(\s*\d+\s*\))?"
 )
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r]+)|(?P<newline>\n)|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<string>(?:u8|[uUL])?\"(?:[^\"\\\n]|\\.)*\")"
@@ -39,22 +54,25 @@ _HIDDEN = (  # what would make the compiler read other tokens than we do
     (re.compile(r"[\x00-\x08\x0b-\x1f\x7f]"), "a control character"),
 )
 _NAMES = """
-    asm typeid throw try catch new delete goto co_await co_yield co_return import module export thread_local operator_new register
-    system popen pclose fork vfork execv execve execvp execl execlp execle execvpe posix_spawn wait waitpid exit abort terminate atexit
-    at_quick_exit quick_exit _exit _Exit signal raise kill sigaction longjmp setjmp alarm open openat creat close read write pread pwrite
-    lseek unlink remove rename mkdir rmdir chmod chown stat ioctl fcntl dup pipe fopen freopen fdopen fread fwrite fclose fputs fgets puts
-    putchar printf fprintf sprintf snprintf vprintf scanf tmpfile getenv setenv putenv environ socket connect bind listen accept send recv
-    sendto recvfrom getaddrinfo dlopen dlsym dlclose dlmopen mmap munmap mprotect mremap madvise shm_open syscall ptrace prctl seccomp
-    malloc calloc realloc free alloca aligned_alloc posix_memalign sbrk brk thread jthread async future promise mutex atomic
-    condition_variable pthread_create filesystem fstream ifstream ofstream iostream cout cerr cin chrono clock gettimeofday clock_gettime
-    time rand srand random sleep usleep nanosleep clock64 globaltimer __trap __brkpt __nanosleep trap assert errno stdin stdout stderr _Pragma
-    omp_set_num_threads omp_set_dynamic omp_set_nested omp_set_schedule omp_set_max_active_levels
+    asm typeid throw try catch new delete goto co_await co_yield co_return import module export thread_local
+    operator_new register system popen pclose fork vfork execv execve execvp execl execlp execle execvpe posix_spawn
+    wait waitpid exit abort terminate atexit at_quick_exit quick_exit _exit _Exit signal raise kill sigaction longjmp
+    setjmp alarm open openat creat close read write pread pwrite lseek unlink remove rename mkdir rmdir chmod chown stat
+    ioctl fcntl dup pipe fopen freopen fdopen fread fwrite fclose fputs fgets puts putchar printf fprintf sprintf
+    snprintf vprintf scanf tmpfile getenv setenv putenv environ socket connect bind listen accept send recv sendto
+    recvfrom getaddrinfo dlopen dlsym dlclose dlmopen mmap munmap mprotect mremap madvise shm_open syscall ptrace prctl
+    seccomp malloc calloc realloc free alloca aligned_alloc posix_memalign sbrk brk thread jthread async future promise
+    mutex atomic condition_variable pthread_create filesystem fstream ifstream ofstream iostream cout cerr cin chrono
+    clock gettimeofday clock_gettime time rand srand random sleep usleep nanosleep clock64 globaltimer __trap __brkpt
+    __nanosleep trap assert errno stdin stdout stderr _Pragma omp_set_num_threads omp_set_dynamic omp_set_nested
+    omp_set_schedule omp_set_max_active_levels
 """
 FORBIDDEN = frozenset(_NAMES.split())
-_WORDS = frozenset(  # fine as a variable's name
-    "read write open close time clock remove rename stat send accept bind listen wait pipe signal raise select random sleep connect export"
-    " environ abort exit kill dup".split()
-)
+_ORDINARY = """
+    read write open close time clock remove rename stat send accept bind listen wait pipe signal raise select random
+    sleep connect export environ abort exit kill dup
+"""
+_WORDS = frozenset(_ORDINARY.split())  # fine as a variable's name
 _FAMILIES = re.compile(r"(cuda|cu)[A-Z]\w*|pthread_\w+|GOMP_\w+|_?_?kmpc?_\w+|gomp_\w+")
 _UNDERSCORED = re.compile(  # names with two leading underscores that may be used
     r"__restrict(__)?|__attribute__|__(AVX|SSE|FMA|F16C|BMI|ARM)\w*|__(GNUC|GNUC_MINOR|clang|x86_64|aarch64|cplusplus|CUDA_ARCH)__|__cplusplus"
@@ -120,7 +138,12 @@ def _conditional(path: str, directive: _Token, code: list[_Token], depths: list[
         depths.append(depth)
     whole = not code or code[-1].text in ("{", "}", ";")
     if not depths or depth != depths[-1] or not whole:
-        _refuse(path, directive.line, f"#{directive.text} inside a statement", "put whole statements, with balanced braces, into each branch")
+        _refuse(
+            path,
+            directive.line,
+            f"#{directive.text} inside a statement",
+            "put whole statements, with balanced braces, into each branch",
+        )
     if directive.text == "endif":
         depths.pop()
 
@@ -151,7 +174,9 @@ def _directive(path: str, line: list[_Token], language: str) -> None:
     if name == "define":
         texts = [token.text for token in rest]
         hiding = {"{", "}", ";", "constexpr", "extern", "namespace", "struct"} & set(texts[1:])
-        if hiding or any(text == "static" and following != "inline" for text, following in zip(texts, [*texts[1:], ""], strict=True)):
+        if hiding or any(
+            text == "static" and following != "inline" for text, following in zip(texts, [*texts[1:], ""], strict=True)
+        ):
             _refuse(path, number, "a macro that declares, or holds braces or semicolons", "use functions and constexpr constants")
         _names(path, rest, language)
 
@@ -171,7 +196,9 @@ def _names(path: str, tokens: list[_Token], language: str) -> None:
         if token.text == "extern" and not (after == '"C"' or (language == "cuda" and after == "__shared__")):
             _refuse(path, token.line, "extern", 'write extern "C" before the entry function')
         member = before in (".", "->")
-        used = token.text not in _WORDS or (language == "cpp" and (after == "(" or before in ("::", "&")))  # NVRTC has no host functions
+        used = token.text not in _WORDS or (
+            language == "cpp" and (after == "(" or before in ("::", "&"))
+        )  # NVRTC has no host functions
         if (token.text in FORBIDDEN and used and not member) or _FAMILIES.fullmatch(token.text):
             _refuse(path, token.line, token.text, "a kernel computes on its arguments and nothing else")
         if token.text.startswith("__") and not _UNDERSCORED.fullmatch(token.text):
@@ -217,8 +244,12 @@ def _outer(path: str, statement: list[_Token]) -> None:
     words = [token.text for token in statement]
     if not words or words[0] in ("using", "typedef", "static_assert") or "constexpr" in words[:3]:
         return
-    _refuse(path, statement[0].line, f"the declaration `{' '.join(words[:8])}` outside a function",
-            "only constexpr objects, types and function definitions may stand there; define functions before their use")
+    _refuse(
+        path,
+        statement[0].line,
+        f"the declaration `{' '.join(words[:8])}` outside a function",
+        "only constexpr objects, types and function definitions may stand there; define functions before their use",
+    )
 
 
 def _body(path: str, tokens: list[_Token], start: int, at: int) -> int:
@@ -228,7 +259,9 @@ def _body(path: str, tokens: list[_Token], start: int, at: int) -> int:
     while end < len(tokens):
         depth += (tokens[end].text == "{") - (tokens[end].text == "}")
         if tokens[end].text == "static" and tokens[end + 1].text != "constexpr" and depth:
-            _refuse(path, tokens[end].line, "a static object or member", "keep no state between calls; static constexpr is allowed")
+            _refuse(
+                path, tokens[end].line, "a static object or member", "keep no state between calls; static constexpr is allowed"
+            )
         if depth == 0:
             break
         end += 1
@@ -241,8 +274,12 @@ def _body(path: str, tokens: list[_Token], start: int, at: int) -> int:
         return end + 1 if follow == ";" else end
     plain = _without_attributes(head)
     if "(" not in plain or "=" in plain[: plain.index("(")] or (plain[-1] not in (")", "const", "noexcept")):
-        _refuse(path, tokens[start].line, f"the declaration `{' '.join(head[:8])}` outside a function",
-                "only constexpr objects, types and function definitions may stand there")
+        _refuse(
+            path,
+            tokens[start].line,
+            f"the declaration `{' '.join(head[:8])}` outside a function",
+            "only constexpr objects, types and function definitions may stand there",
+        )
     return end
 
 

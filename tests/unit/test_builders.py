@@ -16,7 +16,8 @@ DEFINITION = Definition(
     (Axis("rows"), Axis("cols", 8)),
     (TensorSpec("x0", ("rows", "cols"), "float32", "strided"), TensorSpec("x1", ("cols",), "float32")),
     (Node("t0", "add", ("x0", "x1"), "float32", ("rows", "cols")),),
-    (TensorSpec("y0", ("rows", "cols"), "float32"),), ("t0",),
+    (TensorSpec("y0", ("rows", "cols"), "float32"),),
+    ("t0",),
 )
 CPP = """
 #include <cstdint>
@@ -79,15 +80,35 @@ def run_once(runnable, rows, transposed=False):
 # ---- grids ----
 
 
-@pytest.mark.parametrize("text, value", [("1", 1), ("rows", 10), ("cdiv(rows, 4)", 3), ("rows * 2 + 1 - 3 // 2", 20), ("min(rows, max(3, 4))", 4)])
+@pytest.mark.parametrize(
+    "text, value", [("1", 1), ("rows", 10), ("cdiv(rows, 4)", 3), ("rows * 2 + 1 - 3 // 2", 20), ("min(rows, max(3, 4))", 4)]
+)
 def test_grid_value(text, value):
     assert compile_expression(text, frozenset({"rows"}))({"rows": 10}) == value
 
 
-@pytest.mark.parametrize("text", [
-    "", "x", "rows ** 9", "rows / 2", "__import__('os')", "rows.bit_length()", "True", "1.5", "[1]", "min(1)", "cdiv(*rows)",
-    "max(a=1, b=2)", "(lambda: 1)()", "rows if rows else 1", "1 << 40", "(" * 150 + "1" + ")" * 150, "9" * 300,
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "rows ** 9",
+        "rows / 2",
+        "__import__('os')",
+        "rows.bit_length()",
+        "True",
+        "1.5",
+        "[1]",
+        "min(1)",
+        "cdiv(*rows)",
+        "max(a=1, b=2)",
+        "(lambda: 1)()",
+        "rows if rows else 1",
+        "1 << 40",
+        "(" * 150 + "1" + ")" * 150,
+        "9" * 300,
+    ],
+)
 def test_grid_outside_the_language(text):
     with pytest.raises(BuildError):
         compile_expression(text, frozenset({"rows"}))
@@ -167,7 +188,9 @@ def test_cpp_undefined_symbol_is_refused(tmp_path, call, name):
 
 
 def test_cpp_constructor_is_refused(tmp_path):
-    text = CPP.replace("#include <cstdint>", "#include <cstdint>\nint state;\n__attribute__((constructor)) void early() { state = 1; }")
+    text = CPP.replace(
+        "#include <cstdint>", "#include <cstdint>\nint state;\n__attribute__((constructor)) void early() { state = 1; }"
+    )
     with pytest.raises(BuildError, match="when it is loaded"):
         build(DEFINITION, cpp(text), tmp_path)
 
@@ -210,7 +233,7 @@ def nvrtc():
 
 def test_cuda_cross_compiles(nvrtc):
     for capability in cross_compile.CAPABILITIES:
-        report, = cross_compile.cross_compile(DEFINITION, cuda(), capability)
+        (report,) = cross_compile.cross_compile(DEFINITION, cuda(), capability)
         assert report.kernel == "kernel" and 0 < report.registers <= 64 and report.local_bytes == 0
 
 
@@ -220,8 +243,11 @@ def test_cuda_compiler_message_reaches_the_author(nvrtc):
 
 
 def test_cuda_spills_are_reported(nvrtc):
-    text = CUDA.replace("long long s1) {", "long long s1) {\n volatile float a[64]; for (int k = 0; k < 64; ++k) a[(k * rows) & 63] = k; y0[0] = a[rows & 63];")
-    report, = cross_compile.cross_compile(DEFINITION, cuda(text), 90)
+    text = CUDA.replace(
+        "long long s1) {",
+        "long long s1) {\n volatile float a[64]; for (int k = 0; k < 64; ++k) a[(k * rows) & 63] = k; y0[0] = a[rows & 63];",
+    )
+    (report,) = cross_compile.cross_compile(DEFINITION, cuda(text), 90)
     assert report.local_bytes >= 256
 
 
@@ -233,7 +259,7 @@ def test_cuda_launch_argument_is_refused(tmp_path, args):
 
 def test_triton_cross_compiles(tmp_path):
     for capability in cross_compile.CAPABILITIES:
-        report, = cross_compile.cross_compile(DEFINITION, triton_solution(), capability, tmp_path)
+        (report,) = cross_compile.cross_compile(DEFINITION, triton_solution(), capability, tmp_path)
         assert report.kernel == "kernel" and report.registers > 0 and report.binary[:4] == b"\x7fELF"
 
 

@@ -35,7 +35,9 @@ def test_honest_source_is_accepted(path):
     check(solution(path))
 
 
-@pytest.mark.parametrize("option", ["-ffast-math", "-Ofast", "-fplugin=x.so", "-include", "-Wl,-init,f", "@file", "-O3 -ffast-math"])
+@pytest.mark.parametrize(
+    "option", ["-ffast-math", "-Ofast", "-fplugin=x.so", "-include", "-Wl,-init,f", "@file", "-O3 -ffast-math"]
+)
 def test_compile_option_is_refused(option):
     with pytest.raises(StaticCheckError, match="compile option"):
         check(solution(SAMPLES / "accepted" / "plain.cpp", compile_options=(option,)))
