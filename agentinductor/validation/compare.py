@@ -61,7 +61,8 @@ def _close(name: str, truth: Truth, output: torch.Tensor) -> tuple[Errors, Findi
     off = torch.where(good, (output.to(torch.float64) - truth.value).abs(), 0.0)
     size = float(torch.where(good, truth.value, 0.0).norm())
     norm = float(off.norm())
-    errors = Errors(float(off.max()) if off.numel() else 0.0, norm / size if size else 0.0, truth.yardstick_error)
+    floor = torch.finfo(output.dtype).tiny * math.sqrt(max(off.numel(), 1))
+    errors = Errors(float(off.max()) if off.numel() else 0.0, norm / size if size > floor else 0.0, truth.yardstick_error)
     if bool(odd.any()):
         special = bool((wanted[odd] != 0).any())
         reason = Reason.SPECIAL_VALUES if special else Reason.WRONG_VALUES

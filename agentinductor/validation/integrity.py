@@ -50,10 +50,11 @@ class Slot:
         storage = canary[:self.size].clone()
         if self.stop == self.start:
             return storage
-        body = storage[self.start:self.stop].clone().view(DTYPES[self.spec.dtype])
+        dtype = torch.uint8 if self.spec.dtype == "bool" else DTYPES[self.spec.dtype]  # a copy of booleans would tidy poison up
+        body = storage[self.start:self.stop].clone().view(dtype)
         target = body.as_strided(self.shape, self.strides)
         if values is None:
-            values = torch.full((self.spec.itemsize,), poison, dtype=torch.uint8).view(DTYPES[self.spec.dtype]).expand(self.shape)
+            values = torch.full((self.spec.itemsize,), poison, dtype=torch.uint8).view(dtype).expand(self.shape)
         for dim, stride in enumerate(self.strides):
             if stride == 0:  # one address, one value
                 target, values = target.narrow(dim, 0, 1), values.narrow(dim, 0, 1)

@@ -2,7 +2,6 @@
 
 import math
 import secrets
-import time
 from dataclasses import dataclass, field
 
 import torch
@@ -133,7 +132,7 @@ def _one(definition: Definition, solution: Solution, case: Case, seed: int, limi
     except (IndexError, RuntimeError, SchemaError) as error:
         if progress.cases == 0:
             raise
-        return None if not isinstance(error, torch.cuda.OutOfMemoryError) else _skip()  # sizes that the definition has no meaning for
+        return None  # sizes that the definition has no meaning for
     outputs, finding = integrity.run_case(definition, case, child, solution.digest, limits.request_s)
     progress.cases += 1
     if finding is not None:
@@ -150,10 +149,6 @@ def _one(definition: Definition, solution: Solution, case: Case, seed: int, limi
         progress.first = case, outputs
     key = (tuple(sorted(case.sizes.items())), case.placements)
     progress.pairs.setdefault(key, (case, outputs))
-    return None
-
-
-def _skip() -> None:
     return None
 
 
@@ -200,6 +195,3 @@ def _replays(definition: Definition, solution: Solution, seed: int, limits: Limi
         finding = Finding(Reason.STATE_LEAK, "the first case gives another result after the others")
     return finding
 
-
-def elapsed(begun: float) -> float:
-    return time.monotonic() - begun

@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from ..schema import Definition, Reason, Solution
 
 DELAY_CYCLES = 20_000_000  # about 10 ms: far longer than a launch takes
 ALIGNMENT = 512
+BUILD_THREADS = 16
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Session:
     definition: Definition | None = None
     built: dict[str, tuple[Solution, Runnable]] = field(default_factory=dict)
     traced: set[str] = field(default_factory=set)
+    sets: tuple | None = None  # timing buffers, with the key they were made for (bench/worker.py)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -92,6 +95,40 @@ def build(session: Session, message: dict) -> dict:
     return {"key": solution.digest}
 
 
+def build_many(session: Session, message: dict) -> dict:
+    """{definition, solutions, inputs, outputs} -> {failures: key -> [reason, detail]}: side by side.
+
+    A Triton kernel is compiled by its first launch, so each is launched once, on empty contents of the given shapes.
+    """
+    definition = Definition.from_json(message["definition"])
+    solutions = [Solution.from_json(raw) for raw in message["solutions"]]
+
+    def one(solution: Solution) -> list[str] | None:
+        try:
+            build_one(session, definition, solution)
+            if solution.language == "triton":
+                tensors = [[torch.zeros(t["size"], dtype=torch.uint8, device=session.device).view(DTYPES[t["dtype"]])
+                            .as_strided(t["shape"], t["strides"]) for t in message[name]] for name in ("inputs", "outputs")]
+                check_launcher(session, solution.digest, *tensors)
+                with torch.cuda.device(session.device):
+                    session.built[solution.digest][1](*tensors)
+        except Failed as failure:
+            return [failure.reason.value, failure.detail]
+        except RuntimeError as error:
+            if "CUDA error" in str(error):
+                raise
+            return [Reason.RUNTIME_ERROR.value, str(error)[:2000]]
+        except Exception as error:  # the candidate's, whatever it is
+            return [Reason.RUNTIME_ERROR.value, f"{type(error).__name__}: {error}"[:2000]]
+        return None
+
+    with ThreadPoolExecutor(max(1, min(len(solutions), os.cpu_count() or 1, BUILD_THREADS))) as pool:
+        results = list(pool.map(one, solutions))
+    if session.device.type == "cuda":
+        torch.cuda.synchronize(session.device)
+    return {"failures": {s.digest: failure for s, failure in zip(solutions, results, strict=True) if failure}}
+
+
 def build_one(session: Session, definition: Definition, solution: Solution) -> None:
     try:
         runnable = builder.build(definition, solution, session.scratch / "build")
@@ -114,10 +151,9 @@ def check_launcher(session: Session, key: str, inputs: list[torch.Tensor], outpu
     module = triton_builder.load(solution, session.scratch / "build")
     fakes = launcher_trace.fake_tensors(definition, [*inputs, *outputs])
     try:
-        launcher_trace.trace(module, fakes[:len(inputs)], fakes[len(inputs):])
-    except StaticCheckError as error:
-        raise Failed(Reason.FORBIDDEN_LAUNCHER, str(error)) from None
-    except BuildError as error:
+        with session.lock:  # make_fx keeps global state
+            launcher_trace.trace(module, fakes[:len(inputs)], fakes[len(inputs):])
+    except (StaticCheckError, BuildError) as error:
         raise Failed(Reason.FORBIDDEN_LAUNCHER, str(error)) from None
     session.traced.add(key)
 
@@ -201,4 +237,4 @@ def snapshot(session: Session, message: dict) -> dict:
     return {"state": state}
 
 
-HANDLERS: dict[str, Callable[[Session, dict], dict]] = {"build": build, "run": run, "snapshot": snapshot}
+HANDLERS: dict[str, Callable[[Session, dict], dict]] = {"build": build, "build_many": build_many, "run": run, "snapshot": snapshot}
