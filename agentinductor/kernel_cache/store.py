@@ -170,12 +170,16 @@ class KernelCache:
         count("cache_quarantined")
 
     def quarantined(self, solution: str) -> str | None:
-        """Why a solution is denied, or None. A damaged record still denies."""
+        """Why a solution is denied, or None. A record that is damaged or cannot be read still denies."""
         if not layout.is_digest(solution) or self._refused():
             return None
         path = self.base / layout.QUARANTINE / solution
-        if not os.path.lexists(path):
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            return f"the quarantine cannot be read ({error.strerror})"
         try:
             files = entry.read(path, layout.QUARANTINE, solution, self.check_owner)
             record = records.record_from(files, Quarantined) if files is not None else None

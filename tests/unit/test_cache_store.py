@@ -1,6 +1,5 @@
 """KernelCache: records come back as they went in, damage is noticed, and nothing that fails to write is half there."""
 
-import errno
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from agentinductor.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import cache_records as make  # noqa: E402
+from faults import ERRORS, fail_kth  # noqa: E402
 
 D = make.definition()
 S = make.solution(D)
@@ -438,27 +438,6 @@ with cache.lock("k", timeout=0.2) as held:
 
 # --- failing system calls
 
-CALLS = ("open", "write", "fsync", "rename", "mkdir", "listdir", "fstat", "read", "lstat", "scandir", "close")
-
-
-def fail_kth(monkeypatch, kth: int, code: int) -> list[int]:
-    """Make the kth counted os call fail once with `code`. Returns a counter cell."""
-    seen = [0]
-
-    def wrap(plain):
-        def call(*args, **kwargs):
-            seen[0] += 1
-            if seen[0] == kth:
-                raise OSError(code, os.strerror(code))
-            return plain(*args, **kwargs)
-        return call
-
-    for name in CALLS:
-        monkeypatch.setattr(os, name, wrap(getattr(os, name)))
-    return seen
-
-
-ERRORS = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO, errno.ESTALE, errno.EBUSY, errno.EMFILE, errno.ENOENT)
 
 
 def test_every_failing_call_while_writing(tmp_path, monkeypatch):
@@ -495,7 +474,8 @@ def test_every_failing_call_while_reading(cache, monkeypatch):
             seen = fail_kth(patch, kth, ERRORS[kth % len(ERRORS)])
             reader = KernelCache(cache.root, writable=False)
             assert reader.solutions(D.digest) in ([], [S]) and reader.traces(S.digest) in ([], [T])
-            assert reader.definition(D.digest) in (None, D) and reader.quarantined(S.digest) is None
+            assert reader.definition(D.digest) in (None, D)
+            assert reader.quarantined(S.digest) is None or seen[0] >= kth  # in doubt it denies
             assert reader.plan("k") in (None, Plan("k", (), True, {})) and reader.content_digest()
             done = seen[0] < kth
     assert kth > 30 and cache.solution(S.digest) == S

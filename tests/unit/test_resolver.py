@@ -1,5 +1,6 @@
 """The resolver: only evidence of this environment and bucket lets a solution run, and every miss says why."""
 
+import errno
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from agentinductor.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import cache_records as make  # noqa: E402
+from faults import ERRORS, fail_kth  # noqa: E402
 
 D = make.definition()
 W = make.workload()
@@ -170,3 +172,25 @@ def test_near_definitions_are_explained(cache):
     assert 'inputs x0.dtype: "float32", there "float16"' in near[1].differences
     assert differences(D, D) == ()
     assert 'axes cols.type: "const", there "var"' in differences(D, make.definition(cols=None))
+
+
+def test_every_failing_call_is_a_miss_at_worst(cache, monkeypatch):
+    """Whatever the file system does, resolving answers, and never with a solution that is denied.
+
+    ENOENT is left out: it says that nothing is there, and has to be believed.
+    """
+    errors = [code for code in ERRORS if code != errno.ENOENT]
+    good, denied = add(cache, 0, ratio=1.5), add(cache, 1, ratio=9.0)
+    cache.quarantine(denied.digest, Reason.CRASH)
+    kth, done = 0, False
+    while not done:
+        kth += 1
+        with monkeypatch.context() as patch:
+            seen = fail_kth(patch, kth, errors[kth % len(errors)])
+            reader = KernelCache(cache.root, writable=False)
+            found = Resolver(Tiers(reader), make.CPU, Settings(force=True)).resolve(D, W)
+            done = seen[0] < kth
+        assert isinstance(found, Miss) or found.solution in (good, denied)
+        if isinstance(found, Hit) and found.solution == denied:
+            raise AssertionError(f"call {kth} let a denied solution run")
+    assert kth > 30
