@@ -99,7 +99,7 @@ def main() -> int:
         print(regions)
 
         print("\n4. four ways")
-        table = agentinductor.bench(model, **inputs)
+        table = agentinductor.benchmark(model, **inputs)
         print(table)
     if args.json:
         report = {"largest_difference": worst, "regions": regions.to_json(), "bench": table.to_json()}

@@ -1,4 +1,4 @@
-"""rms_norm over rows=any, cols=256; schedule: triton rows rows=8 block=256 warps=4
+"""rms_norm over rows=any, cols=256; schedule: triton rows rows=1 block=256 warps=1
 
 Computes
 
@@ -22,25 +22,24 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(x0, x1, y0, rows, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def kernel(x0, x1, y0, BLOCK: tl.constexpr):
     tile = tl.program_id(0)
-    row = tl.cast(tile, tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    alive = row < rows
-    col = tl.arange(0, BLOCK)[None, :]
+    row = tl.cast(tile, tl.int64)
+    col = tl.arange(0, BLOCK)
     x1_row = x1 + row * 256
-    v1 = tl.load(x1_row + col, mask=alive, other=0.0).to(tl.float32)
+    v1 = tl.load(x1_row + col).to(tl.float32)
     t1 = v1 * v1
-    t2 = tl.sum(t1, 1, keep_dims=True) / 256.0
+    t2 = tl.sum(t1, 0) / 256.0
     v0 = tl.load(x0 + col, eviction_policy="evict_last").to(tl.float32)
     t3 = t2 + 1e-06
     t4 = tl.rsqrt(t3)
     t5 = v1 * t4
     t7 = v0 * t5
     y0_row = y0 + row * 256
-    tl.store(y0_row + col, t7, mask=alive)
+    tl.store(y0_row + col, t7)
 
 
 def run(x0, x1, y0):
     rows = x1.shape[0]
-    grid = (((rows + 7) // 8),)
-    kernel[grid](x0, x1, y0, rows, ROWS=8, BLOCK=256, num_warps=4, num_stages=1)
+    grid = (rows,)
+    kernel[grid](x0, x1, y0, BLOCK=256, num_warps=1, num_stages=1)

@@ -17,7 +17,8 @@ LAYERS = {
     "evaluate": 4,
     "synthesize": 5,
     "backend": 6, "on_miss": 6,
-    "api": 7, "targets": 7, "cli": 7, "__init__": 7,
+    "workflows": 7,
+    "api": 8, "targets": 8, "cli": 8, "__init__": 8,
 }
 SIDEWAYS = {("settings", "errors"), ("cli", "api"), ("cli", "targets"), ("cli", "__init__"), ("__init__", "api")}
 # ^ within the lowest and the top layer
