@@ -59,7 +59,8 @@ __device__ __forceinline__ T reduce(T value, Op op) {
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
           "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 _LIBRARY = {"exp", "exp2", "expm1", "tanh", "erf", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "atan", "sinh", "cosh",
-            "asin", "acos", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "floor", "ceil", "trunc", "fmod", "copysign", "atan2", "pow"}
+            "asin", "acos", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "floor", "ceil", "trunc", "fmod", "copysign", "atan2",
+            "pow"}
 _POWERS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", 1.0: "{0}"}
 
 

@@ -75,7 +75,7 @@ class _Kernel:
         if self.rows > 1 and self.warps > 1:
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, "several rows a block only with a warp for each")
         if not self.names and self.constant % self.vector:
-            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"rows of {self.constant} are not whole packs of {self.vector}")
+            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"rows of {self.constant} in packs of {self.vector}")
         if len(self.names) > 1 and self.constant % self.vector:
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, "packs over several var axes")
         block = self.schedule.block
@@ -106,7 +106,8 @@ class _Kernel:
         grid = f"cdiv({outer}, {self.rows})" if self.rows > 1 else outer
         if self.schedule.form == "tile":
             grid = f"{grid} * cdiv({self._product(self.constant, self.names, cast=False)}, {self.schedule.block})"
-        return Launch("kernel", (grid, "1", "1"), self.threads * self.rows, tuple(argument for _, _, argument in self._parameters()))
+        arguments = tuple(argument for _, _, argument in self._parameters())
+        return Launch("kernel", (grid, "1", "1"), self.threads * self.rows, arguments)
 
     def _parameters(self) -> list[tuple[str, str, str]]:
         """(type, name, launch argument) of each kernel parameter."""
@@ -194,7 +195,8 @@ class _Kernel:
     def _header(self) -> str:
         meaning = reference_source(self.definition).split("\n\n\n", 1)[1].rstrip().splitlines()
         axes = ", ".join(f"{a.name}={a.value or 'any'}" for a in self.definition.axes)
-        lines = [f"{self.definition.kind} over {axes}; schedule: {self.schedule}", "", "Computes", "", *(f"    {m}" for m in meaning)]
+        title = f"{self.definition.kind} over {axes}; schedule: {self.schedule}"
+        lines = [title, "", "Computes", "", *(f"    {m}" for m in meaning)]
         return "\n".join(f"// {line}".rstrip() for line in lines)
 
     def _includes(self) -> str:
@@ -252,7 +254,8 @@ class _Kernel:
             start = "start + " if self.schedule.form == "tile" else ""
             head = ["#pragma unroll", f"for (int k = 0; k < {self.per_thread}; ++k) {{",
                     f"    const {kind} col0 = {start}k * {step} + lane * {self.vector};"]
-            head += [] if whole else [f"    if (col0 >= {size}) break;" if self.schedule.form == "tile" else f"    if (col0 < {size}) {{"]
+            if not whole:
+                head.append(f"    if (col0 >= {size}) break;" if self.schedule.form == "tile" else f"    if (col0 < {size}) {{")
         packs = list(self.packs.values())
         columns = [f"const {kind} col = col0 + j;"] if re.search(r"\bcol\b|\bi_", "\n".join(inside)) else []
         columns += [f"const {kind} {line};" for line in self._split(self.loops.inner, "col", "\n".join(inside))]
@@ -296,7 +299,8 @@ class _Kernel:
         for spec, _ in held:
             self.body.append(f"Pack<{STORED[spec.dtype]}, {self.vector}> v{spec.name[1:]}_held[{self.per_thread}];")
         self.packs = {}
-        reads = [f"v{s.name[1:]}_held[k] = read<{self.vector}>({self._pointer(s, offsets)} + col0, aligned);" for s, offsets in held]
+        reads = [f"v{spec.name[1:]}_held[k] = read<{self.vector}>({self._pointer(spec, offsets)} + col0, aligned);"
+                 for spec, offsets in held]
         self._loop([], reads)
         self.held = {spec.name: f"v{spec.name[1:]}_held" for spec, _ in held}
 
@@ -342,7 +346,9 @@ class _Kernel:
         return f"reduce<{self.warps}>({text}, {op}())"
 
     def _count(self, dtype: str) -> str:
-        return literal(str(self.constant), dtype) if not self.names else f"(({TYPES[dtype]})({self._product(self.constant, self.names)}))"
+        if not self.names:
+            return literal(str(self.constant), dtype)
+        return f"(({TYPES[dtype]})({self._product(self.constant, self.names)}))"
 
     def _stage(self, nodes: list[Node]) -> None:
         """All reductions of a stage in one pass, a variance's squares in a second one."""
@@ -414,7 +420,8 @@ class _Kernel:
             value, _ = self._operand(maximum)
             self.element += [f"const {kind} {most}_next = Max()({most}, {value});",
                              f"const {kind} {most}_base = {most}_next == {low} ? {zero} : {most}_next;",
-                             f"{acc} = {acc} * {exp}({most} - {most}_base) + {exp}({value} - {most}_base);", f"{most} = {most}_next;"]
+                             f"{acc} = {acc} * {exp}({most} - {most}_base) + {exp}({value} - {most}_base);",
+                             f"{most} = {most}_next;"]
 
         self._pass(write)
         self._bind(maximum, self._across("Max", most))

@@ -105,7 +105,8 @@ def _triton_rows(loops: Loops, outer: int, inner: int) -> list[Schedule]:
     block = power_of_2(inner)
     each = 16 if outer > 2 * MULTIPROCESSORS else 8  # few rows: more threads on each
     if block <= 32768:
-        row_counts = [r for r in (1, 2, 4, 8, 16, 32, 64, 128) if r == 1 or (r <= outer // MULTIPROCESSORS and r * block <= 16384)]
+        most = min(max(outer // MULTIPROCESSORS, 1), max(16384 // block, 1))
+        row_counts = [r for r in (1, 2, 4, 8, 16, 32, 64, 128) if r <= most]
         row_counts.sort(key=lambda r: abs(power_of_2(max(2048 // block, 1)).bit_length() - r.bit_length()))
         for rows in row_counts[:4]:
             out += [Schedule("triton", "rows", rows, block, w) for w in _warps_for(rows * block, each)[:4]]

@@ -30,7 +30,8 @@ from .reference import source as reference_source
 from .schedule import Schedule, power_of_2
 from .triton_ops import TYPES, combiner, converted, extreme, helpers, pointwise
 
-RESERVED = {"row", "col", "tile", "tiles", "inside", "alive", "start", "across", "row32", "tl", "triton", "torch", "run", "kernel"}
+RESERVED = {"row", "row32", "col", "tile", "tiles", "inside", "alive", "start", "across", "tl", "triton", "libdevice", "run",
+            "kernel", "grid"}
 LONGEST_LOOP = 2**30  # inner elements: loop counters are int32
 NARROW_ROWS = 128  # rows of at least so many elements are fewer than 2^31 on any device
 
@@ -168,8 +169,9 @@ class _Kernel:
         if self.schedule.programs and self.loops.reduces and not self.loops.outer:
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, "a persistent grid for a single row")
         constant, names = self.loops.size_factors(self.loops.inner)
-        if self.schedule.form == "rows" and not names and constant > self.schedule.block:
-            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"block {self.schedule.block} is less than the row's {constant}")
+        block = self.schedule.block
+        if self.schedule.form == "rows" and not names and constant > block:
+            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"block {block} is less than the row's {constant}")
 
     def guards(self) -> list[Guard]:
         """What the kernel relies on: sizes of at least 1, rows that fit, counters that do not overflow."""
@@ -296,7 +298,7 @@ class _Kernel:
         split = self._split(self.loops.outer, "row", used)
         narrow = bool(split) and (not self.two_d or (self.inner_constant or 0) >= NARROW_ROWS)
         if narrow:
-            lines = [f"row32 = ({tile}){lanes}" if lanes and "/" in tile else f"row32 = {tile}{lanes}", "row = tl.cast(row32, tl.int64)"]
+            lines = [f"row32 = {tile}{lanes}", "row = tl.cast(row32, tl.int64)"]  # // binds as tightly as *, from the left
             split = [f"{name} = tl.cast({text}, tl.int64)"
                      for name, text in (line.split(" = ") for line in self._split(self.loops.outer, "row32", used))]
         else:
@@ -310,7 +312,7 @@ class _Kernel:
         arange = "tl.arange(0, BLOCK)[None, :]" if self.two_d else "tl.arange(0, BLOCK)"
         if not start and not self.single and self.schedule.form == "tile":
             index = "tile % across" if self.loops.outer else "tile"
-            start = f"tl.cast({index}, tl.int64) * BLOCK" if self._wide() else f"({index}) * BLOCK" if "%" in index else f"{index} * BLOCK"
+            start = f"tl.cast({index}, tl.int64) * BLOCK" if self._wide() else f"{index} * BLOCK"  # %, too, binds from the left
         lines = [f"col = {start} + {arange}" if start else f"col = {arange}"]
         if INNER in self.masks:
             lines.append(f"inside = col < {self._size(self.loops.inner, wide=self._wide())}")
@@ -404,7 +406,10 @@ class _Kernel:
 
     def _count(self) -> str:
         constant, names = self.loops.size_factors(self.loops.inner)
-        return f"{constant}.0" if not names else f"({self._size(self.loops.inner, wide=False)})" if len(names) + (constant > 1) > 1 else names[0]
+        if not names:
+            return f"{constant}.0"
+        size = self._size(self.loops.inner, wide=False)
+        return f"({size})" if " " in size else size
 
     def _reduce_row(self, node: Node, means: dict[str, str]) -> None:
         term = self._operand(node)
@@ -568,11 +573,12 @@ class _Kernel:
 
         def write(block: list[str]) -> None:
             value = self._masked(self._operand(maximum).text, 'float("-inf")')
-            block.append(f"{maximum.name}_value = {value}")
-            block.append(f"{maximum.name}_next = {combiner('amax', dtype)}({most}, {maximum.name}_value)")
-            block.append(f'{maximum.name}_base = tl.where({maximum.name}_next == float("-inf"), 0.0, {maximum.name}_next)')
-            block.append(f"{acc} = {acc} * tl.exp({most} - {maximum.name}_base) + tl.exp({maximum.name}_value - {maximum.name}_base)")
-            block.append(f"{most} = {maximum.name}_next")
+            name = maximum.name
+            block.append(f"{name}_value = {value}")
+            block.append(f"{name}_next = {combiner('amax', dtype)}({most}, {name}_value)")
+            block.append(f'{name}_base = tl.where({name}_next == float("-inf"), 0.0, {name}_next)')
+            block.append(f"{acc} = {acc} * tl.exp({most} - {name}_base) + tl.exp({name}_value - {name}_base)")
+            block.append(f"{most} = {name}_next")
 
         self._pass(write)
         self.body.append(f"{maximum.name} = {self._across('amax', most, dtype)}")

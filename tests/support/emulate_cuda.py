@@ -75,7 +75,8 @@ def _library(solution: Solution, launch, directory: Path):
     source, library = directory / f"{solution.digest[:16]}.cpp", directory / f"{solution.digest[:16]}.so"
     text = solution.source("kernel.cu").replace("#include <cuda_bf16.h>", "").replace("#include <cuda_fp16.h>", "")
     head = text[text.index('extern "C"') :].split("kernel(", 1)[1].split(") {", 1)[0]
-    call = ", ".join(f"({parameter.rsplit(' ', 1)[0].replace('__restrict__', '')})a[{i}]" for i, parameter in enumerate(head.split(", ")))
+    types = [parameter.rsplit(" ", 1)[0].replace("__restrict__", "") for parameter in head.split(", ")]
+    call = ", ".join(f"({kind})a[{i}]" for i, kind in enumerate(types))
     starter = f"""
 extern "C" void start(const long long* a, int blocks, int threads) {{
     whole = std::make_unique<std::barrier<>>(threads);
@@ -89,7 +90,8 @@ extern "C" void start(const long long* a, int blocks, int threads) {{
 }}
 """
     source.write_text(SHIM + text + starter)
-    command = ["g++", "-std=c++20", "-O1", "-w", "-pthread", "-shared", "-fPIC", "-fno-strict-aliasing", str(source), "-o", str(library)]
+    options = ["-std=c++20", "-O1", "-w", "-pthread", "-shared", "-fPIC", "-fno-strict-aliasing"]
+    command = ["g++", *options, str(source), "-o", str(library)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise AssertionError(done.stderr[:3000])

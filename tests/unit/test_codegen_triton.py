@@ -19,16 +19,17 @@ SUPPORT = Path(__file__).parents[1] / "support"
 sys.path.insert(0, str(SUPPORT))
 import definitions as examples  # noqa: E402
 
-from agentinductor.codegen.schedule import Schedule, space
-from agentinductor.codegen.triton_template import emit
-from agentinductor.errors import UnsupportedRegionError
+from agentinductor.codegen.schedule import Schedule, space  # noqa: E402
+from agentinductor.codegen.triton_template import emit  # noqa: E402
+from agentinductor.errors import UnsupportedRegionError  # noqa: E402
 
 ROW_SCHEDULES = (
     Schedule("triton", "rows", 1, 512), Schedule("triton", "rows", 4, 512), Schedule("triton", "rows", 2, 512, 4, 2, 3),
-    Schedule("triton", "loop", 1, 64), Schedule("triton", "loop", 1, 64, online=True), Schedule("triton", "loop", 4, 32, online=True),
-    Schedule("triton", "loop", 1, 8, online=True),
+    Schedule("triton", "loop", 1, 64), Schedule("triton", "loop", 1, 64, online=True),
+    Schedule("triton", "loop", 4, 32, online=True), Schedule("triton", "loop", 1, 8, online=True),
 )
-TILE_SCHEDULES = (Schedule("triton", "tile", 1, 256), Schedule("triton", "tile", 4, 128), Schedule("triton", "tile", 4, 64, 4, 2, 3))
+TILE_SCHEDULES = (Schedule("triton", "tile", 1, 256), Schedule("triton", "tile", 4, 128),
+                  Schedule("triton", "tile", 4, 64, 4, 2, 3))
 SHORT = {"cols": 200}  # the interpreter is slow
 SIZED = ("gelu_bias_residual", "rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm", "softmax", "swiglu")
 POINTER = {"float32": "*fp32", "bfloat16": "*bf16", "int64": "*i64", "int32": "*i32", "bool": "*i1"}
@@ -124,7 +125,8 @@ def test_launcher_traces_under_symbolic_shapes(name, tmp_path):
     definition = examples.ALL[name]()
     module = load(emit(definition, space(definition, definition.sizes(examples.SIZES[name]), "triton")[0]), tmp_path)
     module.kernel = torch.library.wrap_triton(module.kernel)
-    inputs, outputs = examples.make_inputs(definition, examples.SIZES[name]), examples.make_outputs(definition, examples.SIZES[name])
+    sizes = examples.SIZES[name]
+    inputs, outputs = examples.make_inputs(definition, sizes), examples.make_outputs(definition, sizes)
 
     def call(*tensors):
         module.run(*tensors)
