@@ -26,7 +26,7 @@ def test_a_kernel_is_made_judged_and_found_again(tmp_path):
     tiers = Tiers(KernelCache(tmp_path / "cache"))
     events = []
 
-    def generate(seconds=60.0):
+    def generate(seconds=25.0):
         return synthesize.generate(definition, workload, tiers, Settings(), time.monotonic() + seconds,
                                    environment=device.environment("cpu"), progress=events.append)
 
