@@ -268,9 +268,9 @@ class _Writer:
         return f"{cpp_ops.helpers(self.printer.used)}\n\n{function}\n{body}\n}}\n"
 
     def _parallel(self) -> list[str]:
-        threads = f" num_threads({self.schedule.warps})" if self.schedule.warps else ""
-        condition = f"if (outer_size * inner_size >= {PARALLEL_FROM})"
-        out = [f"#pragma omp parallel for schedule(static){threads} {condition}"]
+        # One thread, or all of torch's: another number would resize the pool that every other kernel shares, and slow them.
+        parallel = f"#pragma omp parallel for schedule(static) if (outer_size * inner_size >= {PARALLEL_FROM})"
+        out = [] if self.schedule.warps == 1 else [parallel]
         if self.loops.reduces:
             out.append("for (int64_t outer = 0; outer < outer_size; ++outer) {")
             span = ("0", "inner_size")

@@ -160,6 +160,8 @@ def _directive(path: str, line: list[_Token], language: str) -> None:
             _refuse(path, number, f"#include {header}", f"include <{'>, <'.join(sorted(INCLUDES[language]))}> only")
         return
     if name == "pragma":
+        if any(token.text == "num_threads" for token in rest):
+            _refuse(path, number, "num_threads", "use all of torch's threads: another number slows every other kernel")
         words = " ".join(token.text for token in rest)
         if not PRAGMAS.fullmatch(re.sub(r"\s*([():,])\s*", r"\1", words)):
             _refuse(path, number, f"#pragma {words}", "use #pragma omp parallel/for/simd, GCC unroll, GCC ivdep or unroll")
