@@ -39,6 +39,8 @@ class Resolution:
     def __call__(self, definition: Definition, workload: Workload, device_type: str) -> Hit | Miss:
         resolver = Resolver(self.tiers, self.environment(device_type), self.settings)
         outcome = resolver.resolve(definition, workload)
+        if isinstance(outcome, Hit):
+            self.tiers.user.touch(outcome.solution)
         if isinstance(outcome, Hit) or not self.settings.enabled:
             return outcome
         policy = self.settings.on_miss
@@ -58,9 +60,8 @@ class Resolution:
 
     def _synthesize(self, definition: Definition, workload: Workload, device_type: str, policy: str) -> None:
         try:
-            synthesize.qualify(definition, workload, self.tiers, self.settings, self.deadline)
-            if policy == "generate":
-                synthesize.generate(definition, workload, self.tiers, self.settings, self.deadline)
+            work = synthesize.generate if policy == "generate" else synthesize.qualify
+            work(definition, workload, self.tiers, self.settings, self.deadline, environment=self.environment(device_type))
         except AgentInductorError as error:
             if self.settings.strict:
                 raise

@@ -235,6 +235,8 @@ class _Session:
                 break
             proposed += 1
             self._consider(solution)
+            if self._outcome.accepted:  # proposals come best first
+                break
             cut = self.left() < _LEAST_SECONDS
         finished = not cut and thinking < 0.9 * task.budget  # of its own accord: more time would change nothing
         self.tiers.user.put_search(replace(record, budget_class=FINISHED if finished else record.budget_class, proposed=proposed,

@@ -55,20 +55,20 @@ def decompositions() -> dict:
     return select_decomp_table()
 
 
-def make_pass(run: Callable[[torch.fx.Graph], None], uuid: str) -> CustomGraphPass:
-    """A pass whose uuid covers everything that changes its output."""
+def make_pass(run: Callable[[torch.fx.Graph], None], uuid: str | None) -> CustomGraphPass:
+    """A pass whose uuid covers everything that changes its output; None keeps its graphs out of Inductor's cache."""
     return _Pass(run, uuid)
 
 
 class _Pass(CustomGraphPass):
-    def __init__(self, run: Callable[[torch.fx.Graph], None], uuid: str):
+    def __init__(self, run: Callable[[torch.fx.Graph], None], uuid: str | None):
         self._run = run
         self._uuid = uuid
 
     def __call__(self, graph: torch.fx.Graph) -> None:
         self._run(graph)
 
-    def uuid(self) -> str:
+    def uuid(self) -> str | None:
         return self._uuid
 
     def __getstate__(self):  # Inductor pickles its config for its own key: the uuid says all

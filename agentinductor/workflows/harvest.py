@@ -42,7 +42,7 @@ def harvest(model: Callable, args: Sequence, kwargs: Mapping[str, Any], mode: st
             raise _Seen
 
         try:
-            return inductor.compile_graph(gm, inputs, {**patches, "force_disable_caches": True}, inductor.make_pass(run, "harvest"))
+            return inductor.compile_graph(gm, inputs, patches, inductor.make_pass(run, None))  # no uuid: no cache
         except Exception as error:  # Inductor wraps what a pass raises
             if not seen:
                 raise AgentInductorError(f"Inductor could not compile the model: {error}") from error

@@ -19,7 +19,7 @@ from ..kernel_cache.resolver import Hit
 from ..kernel_cache.tiers import Tiers, open_tiers
 from ..schema import Plan, Reason, Rejected
 from ..schema.digest import short
-from ..settings import Settings
+from ..settings import Settings, split_options
 from . import compile as compiling
 from .bench import compare_mode
 from .harvest import Found, distinct, harvest
@@ -79,13 +79,14 @@ def prewarm(model: Callable, *args: Any, budget: float = 600.0, mode: str | None
     """
     started = time.monotonic()
     say = progress or _silent
-    chosen, mode_name, patches = compiling.read_options(mode, options)
+    chosen, mode_name, _ = compiling.read_options(mode, options)
+    _, theirs = split_options(options)
     tiers = open_tiers(chosen)
     say("finding regions")
     reports = harvest(model, args, kwargs, mode, options, reset)
     work = [item for item in distinct(reports) if item.record.definition is not None and
             (item.record.reason is None or item.record.reason in _OPEN)]
-    prepared = _prepare(work, tiers, chosen, patches, started + budget, say)
+    prepared = _prepare(work, tiers, chosen, theirs, started + budget, budget, say)
     gated, comparison = False, None
     plans = _plans(reports, tiers)
     if any(r.kernel for r in prepared) and any(plan is None for plan in plans.values()):
@@ -98,7 +99,7 @@ def prewarm(model: Callable, *args: Any, budget: float = 600.0, mode: str | None
                          next((p.reason for p in verdicts if not p.accepted), ""), comparison, time.monotonic() - started)
 
 
-def _prepare(work: list[Found], tiers: Tiers, chosen: Settings, patches, deadline: float, say) -> list[Prepared]:
+def _prepare(work: list[Found], tiers: Tiers, chosen: Settings, theirs: dict, deadline: float, effort: float, say) -> list[Prepared]:
     out = []
     for index, found in enumerate(work):
         record = found.record
@@ -108,7 +109,7 @@ def _prepare(work: list[Found], tiers: Tiers, chosen: Settings, patches, deadlin
         label = f"{index + 1}/{len(work)} {record.name} x{found.occurrences}"
         say(label)
         outcome = synthesize.generate(record.definition, record.workload, tiers, chosen, share,
-                                      environment=device.environment(record.device_type), inductor_options=dict(patches),
+                                      environment=device.environment(record.device_type), inductor_options=theirs, effort=effort,
                                       progress=lambda event, label=label: say(f"{label}: {event.kind} {event.detail}"))
         hit = outcome.resolution if isinstance(outcome.resolution, Hit) else None
         detail = "" if hit else f"{outcome.resolution.reason.value}: {outcome.resolution.detail}"  # type: ignore[union-attr]
