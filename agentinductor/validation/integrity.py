@@ -67,7 +67,8 @@ class Slot:
         mask = torch.zeros(self.size, dtype=torch.bool)
         if self.stop > self.start:
             elements = torch.zeros((self.stop - self.start) // self.spec.itemsize, dtype=torch.bool)
-            elements.as_strided(self.shape, self.strides)[...] = True
+            once = [1 if stride == 0 else size for size, stride in zip(self.shape, self.strides, strict=True)]
+            elements.as_strided(once, self.strides)[...] = True
             mask[self.start:self.stop] = elements.repeat_interleave(self.spec.itemsize)
         return mask
 
