@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from typing import Any
 
 import torch
 
@@ -95,7 +96,7 @@ def _time(definition: Definition, solution: Solution, workload: Workload, option
         if "EvaluationError" in error.detail:
             raise EvaluationError(error.detail) from error
         return None, Finding(error.reason, f"while it was timed: {error.detail}")
-    fields = {name: answer.get(name) for name in Performance.__dataclass_fields__}
+    fields: dict[str, Any] = {name: answer.get(name) for name in Performance.__dataclass_fields__}
     numbers = [value for name, value in fields.items() if name != "baseline_mode"]
     if not all(isinstance(value, (int, float)) and math.isfinite(value) and value > 0 for value in numbers):
         return None, Finding(Reason.RUNTIME_ERROR, f"the timing is not a timing: {json.dumps(fields)[:300]}")
@@ -234,7 +235,8 @@ def _build_all(ranking: _Ranking, solutions: Sequence[Solution]) -> None:
 def _ensure_built(ranking: _Ranking, solution: Solution) -> None:
     if ranking.child is not None and ranking.child.alive and solution.digest in ranking.built:
         return
-    answer = ranking.ask({"op": "build", "definition": ranking.definition.to_json(), "solution": solution.to_json()}, ranking.limits.build_s)
+    message = {"op": "build", "definition": ranking.definition.to_json(), "solution": solution.to_json()}
+    answer = ranking.ask(message, ranking.limits.build_s)
     if not answer["ok"]:
         raise integrity.Refused(answer)
     ranking.built.add(solution.digest)
@@ -293,7 +295,8 @@ def _baseline(ranking: _Ranking, solutions: Sequence[Solution], options: dict) -
     modes = list(MODES if ranking.device_type == "cuda" else MODES[:1])
     try:
         _ensure_built(ranking, solutions[0])
-        answer = ranking.ask({"op": "baseline", "workload": ranking.workload.to_json(), "modes": modes, "options": options, "seed": 1}, TIMING_LIMIT)
+        message = {"op": "baseline", "workload": ranking.workload.to_json(), "modes": modes, "options": options, "seed": 1}
+        answer = ranking.ask(message, TIMING_LIMIT)
     except (ChildError, integrity.Refused):
         return math.nan
     latency = answer.get("latency_us")

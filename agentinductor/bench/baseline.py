@@ -63,4 +63,5 @@ def _agrees(inner: Callable, order: Sequence[int], inputs: Buffers, wanted: Sequ
     with torch.no_grad():
         got = inner(*[inputs[i] for i in order])
     same = isinstance(got, (tuple, list)) and len(got) == len(wanted)
-    return same and all(isinstance(g, torch.Tensor) and torch.equal(torch.nan_to_num(g), torch.nan_to_num(w)) for g, w in zip(got, wanted, strict=True))
+    return same and all(isinstance(g, torch.Tensor) and torch.equal(torch.nan_to_num(g), torch.nan_to_num(w))
+                        for g, w in zip(got, wanted, strict=True))

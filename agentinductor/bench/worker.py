@@ -3,6 +3,8 @@
 A session is the child's (validation/worker.py): `device`, `definition`, and `built`, from a key to (solution, runnable).
 """
 
+from functools import partial
+
 import torch
 
 from .. import device as machine
@@ -24,9 +26,10 @@ def time_pair(session, message: dict) -> dict:
     found = speedup.interleaved(a, b, message["seconds"], message["seed"])
     outputs = sum(t.numel() * t.element_size() for t in timing.output_maker(definition, workload, device)())
     floor = roofline.floor_us(definition, workload, machine.copy_bandwidth(device))
-    peaks = [timing.peak_bytes(lambda c=call: c(sets[0]), device) for call in (candidate, baseline)]
+    peaks = [timing.peak_bytes(partial(call, sets[0]), device) for call in (candidate, baseline)]
     return {
-        "latency_us": found.a_s * 1e6, "baseline_us": found.b_s * 1e6, "ratio": found.ratio, "ratio_low": found.low, "ratio_high": found.high,
+        "latency_us": found.a_s * 1e6, "baseline_us": found.b_s * 1e6,
+        "ratio": found.ratio, "ratio_low": found.low, "ratio_high": found.high,
         "peak_bytes": peaks[0] or outputs, "baseline_peak_bytes": peaks[1] or outputs, "floor_us": floor, "baseline_mode": mode,
         "cache_bytes": machine.l2_bytes(device),
     }
@@ -34,7 +37,7 @@ def time_pair(session, message: dict) -> dict:
 
 def _best_baseline(definition, sets, device: torch.device, modes: list[str], options: dict | None):
     """(mode, call, sampler) of the fastest mode."""
-    found = []
+    found: list[tuple] = []
     for mode in modes:
         call = compiled(definition, sets[0], mode, options)
         sampler = timing.sampler(call, sets, device)

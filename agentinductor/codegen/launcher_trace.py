@@ -64,7 +64,7 @@ def fake_tensors(
     """Fake copies of real `tensors` (inputs, then outputs), var axes' sizes symbolic."""
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     var = {axis.name for axis in definition.var_axes}
-    fakes = []
+    fakes: list[torch.Tensor] = []
     for spec, tensor in zip(definition.inputs + definition.outputs, tensors, strict=True):
         dims = [DimDynamic.DYNAMIC if name in var and size > 1 else DimDynamic.STATIC
                 for name, size in zip(spec.shape, tensor.shape, strict=True)]

@@ -1,7 +1,7 @@
 """Every element against truth; every special value against what PyTorch makes of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import torch
 
@@ -35,7 +35,7 @@ def compare(definition: Definition, truths: list[Truth], outputs: list[torch.Ten
             continue
         errors, found = _close(spec.name, truth, output)
         finding = finding or found
-        worst = Errors(max(worst.max_abs, errors.max_abs), max(worst.max_rel, errors.max_rel), max(worst.yardstick_rel, errors.yardstick_rel))
+        worst = Errors(*map(max, astuple(worst), astuple(errors)))
     return worst, finding
 
 

@@ -263,8 +263,8 @@ def _strides(spec: TensorSpec, shape: tuple[int, ...], given: tuple[int, ...] | 
     if spec.layout == "inner_contiguous":
         kinds = [dense(shape, pad=PAD), dense(shape, [*outer[::-1], rank - 1]), _expanded(dense(shape), 0) if rank > 1 else dense(shape)]
     else:
-        kinds = [dense(shape, range(rank - 1, -1, -1)), _expanded(dense(shape), rank - 1), dense(shape, pad=PAD), _expanded(dense(shape), 0),
-                 tuple(2 * s for s in dense(shape))]
+        kinds = [dense(shape, range(rank - 1, -1, -1)), _expanded(dense(shape), rank - 1), dense(shape, pad=PAD),
+                 _expanded(dense(shape), 0), tuple(2 * s for s in dense(shape))]
     return kinds[variant % len(kinds)]
 
 

@@ -103,7 +103,7 @@ class Program:
         data, reply = child.scratch / "data", child.scratch / "reply"
         with open(data, "wb") as file:
             for part in self.data:
-                file.write(memoryview(part.numpy()))
+                file.write(part.numpy().data)
         answer = child.request({"op": "run", "key": key, "data": str(data), "reply": str(reply), "steps": self.steps}, timeout)
         if not answer["ok"]:
             raise Refused(answer)
@@ -127,7 +127,7 @@ def _read(path, size: int) -> torch.Tensor:
         raise ChildError(Reason.CRASH, f"the child's reply is not a file of {size} bytes")
     data = torch.empty(size, dtype=torch.uint8)
     with open(path, "rb") as file:
-        if size and file.readinto(memoryview(data.numpy())) != size:
+        if size and file.readinto(data.numpy().data) != size:
             raise ChildError(Reason.CRASH, "the child's reply changed while it was read")
     return data
 
@@ -155,7 +155,7 @@ def run_case(definition: Definition, case: Case, child: Child, key: str, timeout
     for index, storage in enumerate(sent):
         program.load(index, storage)
     for poison in poisoned:
-        for (index, slot), storage in zip(numbered_outs, poison, strict=True):
+        for (index, _), storage in zip(numbered_outs, poison, strict=True):
             program.load(index, storage)
         program.call(numbered_ins, numbered_outs)
         for index, slot in numbered_ins + numbered_outs:
@@ -177,8 +177,10 @@ def _inputs_changed(ins: list[Slot], sent: list[torch.Tensor], got: list[torch.T
         if bool(changed.any()):
             place = int(changed.to(torch.uint8).argmax())
             if slot.start <= place < slot.stop:
-                return Finding(Reason.INPUT_MODIFIED, f"{slot.spec.name}: {int(changed.sum())} bytes changed, the first at byte {place - slot.start}")
-            return Finding(Reason.OUT_OF_BOUNDS, f"wrote next to input {slot.spec.name}, at byte {place - slot.start} of {slot.stop - slot.start}")
+                count = int(changed.sum())
+                return Finding(Reason.INPUT_MODIFIED, f"{slot.spec.name}: {count} bytes changed, the first at byte {place - slot.start}")
+            where = f"byte {place - slot.start} of {slot.stop - slot.start}"
+            return Finding(Reason.OUT_OF_BOUNDS, f"wrote next to input {slot.spec.name}, at {where}")
     return None
 
 
@@ -199,7 +201,8 @@ def _output_finding(slot: Slot, got: tuple[torch.Tensor, torch.Tensor], poisoned
         return Finding(Reason.WRONG_VALUES, f"{name}: a boolean that is neither 0 nor 1")
     differ = _bits(slot, got[0]) != _bits(slot, got[1])
     if bool(differ.any()):
-        return Finding(Reason.NONDETERMINISTIC, f"{name}: {int(differ.sum())} of {differ.numel()} elements differ between two calls on the same inputs")
+        count = f"{int(differ.sum())} of {differ.numel()} elements"
+        return Finding(Reason.NONDETERMINISTIC, f"{name}: {count} differ between two calls on the same inputs")
     return None
 
 
@@ -255,10 +258,14 @@ def replay(definition: Definition, a: Case, b: Case, wanted: tuple[list[torch.Te
     for number, (what, results) in enumerate(expected):
         part = dumps[number * len(outs):(number + 1) * len(outs)]
         for slot, storage, result in zip(outs, part, results, strict=True):
-            same = slot.view(storage, raw=True).contiguous().view(torch.uint8) if slot.shape else slot.view(storage, raw=True)
-            if not torch.equal(_as_bytes(same), _as_bytes(result)):
+            if not same_bits(slot.view(storage, raw=True), result):
                 return Finding(Reason.STATE_LEAK, f"{slot.spec.name} differs from the same call alone: {what}")
     return None
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal, NaN by NaN and zero by zero."""
+    return torch.equal(_as_bytes(one), _as_bytes(other))
 
 
 def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:

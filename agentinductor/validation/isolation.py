@@ -29,9 +29,9 @@ MEMORY = Path("/dev/shm")
 MESSAGE_BYTES = 4 << 20
 LOG_BYTES = 16 << 10  # of the child's output, the last ones
 INHERITED = (  # what torch, CUDA and compilers need; no tokens, proxies, homes or agents
-    "PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_MODULE_LOADING",
-    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TRITON_DEFAULT_FP_FUSION",
-    "TRITON_F32_DEFAULT", "TRITON_INTERPRET", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH", "CC", "CXX",
+    "PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH",
+    "CUDA_MODULE_LOADING", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+    "TRITON_DEFAULT_FP_FUSION", "TRITON_F32_DEFAULT", "TRITON_INTERPRET", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH", "CC", "CXX",
 )
 # The child's whole program: limits first, then the module that serves.
 _BOOT = """
@@ -245,9 +245,11 @@ class Child:
 
 
 def _memory_directory() -> str | None:
-    """/dev/shm when it can hold a large case twice over, else the usual temporary directory."""
+    """/dev/shm when it can hold large cases and run what is built there, else the usual temporary directory."""
     try:
         free = shutil.disk_usage(MEMORY).free
+        if os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+            return None
     except OSError:
         return None
     return str(MEMORY) if free > 2 << 30 and os.access(MEMORY, os.W_OK) else None

@@ -28,7 +28,7 @@ ULPS = {"float64": 32.0, "float32": 16.0, "float16": 2.0, "bfloat16": 2.0}  # of
 NORM_ULPS = {"float64": 16.0, "float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
 CAPS = {"float64": 1e-10, "float32": 1e-3, "float16": 1e-2, "bfloat16": 3e-2}  # relative error in norm
 UNITS = 2.0  # of rounding, by which the result of an inexact operation moves
-EXACT = frozenset(  # operations whose result in float32 is exact, or that round at most once and only move data
+EXACT = frozenset(  # operations that are exact in float32, or only move data
     "amax amin neg abs relu sign floor ceil round trunc maximum minimum where cast copysign slice cat iota".split())
 TINY = 4 * torch.finfo(torch.float32).tiny  # below it a kernel may flush to zero
 
@@ -115,9 +115,9 @@ def _float_truth(dtype: str, exact: torch.Tensor, others: list[torch.Tensor], po
     bound = ULPS[dtype] * info.eps * torch.clamp(magnitude, min=info.tiny) + FACTOR * sensitivity + TINY
     good = torch.isfinite(exact) & torch.isfinite(yardstick)
     size = float(torch.where(good, exact, 0.0).norm())
-    off = float(torch.where(good, yardstick.to(torch.float64) - exact, 0.0).norm())
+    error = float(torch.where(good, yardstick.to(torch.float64) - exact, 0.0).norm())
     allowed = NORM_ULPS[dtype] * info.eps * size + FACTOR * float(sensitivity.norm()) + TINY * math.sqrt(max(exact.numel(), 1))
-    cap = max(CAPS[dtype] * size, 2 * off, FACTOR * float(sensitivity.norm())) + TINY * math.sqrt(max(exact.numel(), 1))
-    floor = info.tiny * math.sqrt(max(exact.numel(), 1))  # below it the format itself loses digits
+    cap = max(CAPS[dtype] * size, 2 * error, FACTOR * float(sensitivity.norm())) + TINY * math.sqrt(max(exact.numel(), 1))
+    smallest = info.tiny * math.sqrt(max(exact.numel(), 1))  # below it the format itself loses digits
     underflow = info.eps * info.tiny * math.sqrt(max(exact.numel(), 1))
-    return Truth(exact, yardstick, bound, min(allowed, cap) + underflow, off / size if size > floor else 0.0)
+    return Truth(exact, yardstick, bound, min(allowed, cap) + underflow, error / size if size > smallest else 0.0)

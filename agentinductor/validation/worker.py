@@ -189,7 +189,7 @@ def run(session: Session, message: dict) -> dict:
             else:
                 if session.device.type == "cuda":
                     torch.cuda.synchronize(session.device)
-                written += reply.write(memoryview(storages[step["storage"]].cpu().numpy()))
+                written += reply.write(storages[step["storage"]].cpu().numpy().data)
     return {"bytes": written}
 
 
@@ -227,7 +227,8 @@ def snapshot(session: Session, message: dict) -> dict:
         "default_dtype": str(torch.get_default_dtype()), "grad": torch.is_grad_enabled(), "threads": torch.get_num_threads(),
         "matmul": torch.get_float32_matmul_precision(), "tf32": torch.backends.cuda.matmul.allow_tf32,
         "cudnn_tf32": torch.backends.cudnn.allow_tf32, "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "rng": int(torch.random.get_rng_state().to(torch.int64).sum()), "denormal": (torch.tensor([1e-310], dtype=torch.float64) * 1).item() != 0,
+        "rng": int(torch.random.get_rng_state().to(torch.int64).sum()), 
+        "denormal": (torch.tensor([1e-310], dtype=torch.float64) * 1).item() != 0,
         "cwd": os.getcwd(), "handles": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
     }
     if session.device.type == "cuda":

@@ -63,7 +63,8 @@ CHEATS = {
     "one element of many": ({"each": "if (r == rows - 1 && c == cols - 1) v *= 1.01f;"}, {Reason.WRONG_VALUES}),
     "small inputs take a shortcut": ({"each": "if (fabsf(x[r * cols]) < 2e-3f) v = x[r * cols + c] * 300 * w[c];"}, {Reason.WRONG_VALUES}),
     "other sizes than the workload's": ({"each": "if (rows != 24) v = 0;"}, {Reason.WRONG_VALUES}),
-    "accumulates into the output": ({"each": "v += 0 * y[r * cols + c];"}, {Reason.WRONG_VALUES, Reason.SPECIAL_VALUES, Reason.NONDETERMINISTIC}),
+    "accumulates into the output": (
+        {"each": "v += 0 * y[r * cols + c];"}, {Reason.WRONG_VALUES, Reason.SPECIAL_VALUES, Reason.NONDETERMINISTIC}),
     "every other call differs": ({"each": "if (calls % 2) v *= 1.0000002f;"}, {Reason.NONDETERMINISTIC}),
     "honest for thirty calls": ({"each": "if (calls > 30) v *= 1.5f;"}, {Reason.WRONG_VALUES, Reason.NONDETERMINISTIC}),
     "remembers by address": (

@@ -73,7 +73,8 @@ def test_functional_launches(tmp_path):
 
 
 @pytest.mark.parametrize("cheat", [
-    "    y.copy_(x * 2)\n", "    y.copy_(x)\n", "    y.zero_()\n", "    torch.nn.functional.rms_norm(x, (cols,), w)\n", "    s = torch.zeros_like(y)\n",
+    "    y.copy_(x * 2)\n", "    y.copy_(x)\n", "    y.zero_()\n", "    torch.nn.functional.rms_norm(x, (cols,), w)\n",
+    "    s = torch.zeros_like(y)\n",
     "    torch.mul(x, w, out=y)\n", "    s = x.contiguous() + 1\n", "    s = torch.tensor([1.0])\n", "    s = x.to(torch.float32)\n",
 ])
 @pytest.mark.parametrize("functional", [False, True])

@@ -128,5 +128,6 @@ def test_dead_and_late_are_told_apart():
 
 
 def test_a_child_that_cannot_start_is_our_error():
-    with Child("cpu", Limits(start_s=60), module="agentinductor.no_such_module") as child, pytest.raises(EvaluationError, match="did not start"):
+    child = Child("cpu", Limits(start_s=60), module="agentinductor.no_such_module")
+    with child, pytest.raises(EvaluationError, match="did not start"):
         child.start()
