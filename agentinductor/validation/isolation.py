@@ -62,7 +62,6 @@ class Limits:
     processes: int = 8192  # counts all of the user's
     case_elements: int = 1 << 18  # elements of the largest tensor in cases that are not the workload's own
     full_elements: int = 1 << 26  # a workload larger than this is cut down along its var axes for validation
-    huge: bool = False  # also one case beyond 2**31 elements; needs some 40 GB of device memory
 
 
 class ChildError(Exception):

@@ -28,8 +28,9 @@ ULPS = {"float64": 32.0, "float32": 16.0, "float16": 2.0, "bfloat16": 2.0}  # of
 NORM_ULPS = {"float64": 16.0, "float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
 CAPS = {"float64": 1e-10, "float32": 1e-3, "float16": 1e-2, "bfloat16": 3e-2}  # relative error in norm
 UNITS = 2.0  # of rounding, by which the result of an inexact operation moves
-EXACT = frozenset(  # operations that are exact in float32, or only move data
-    "amax amin neg abs relu sign floor ceil round trunc maximum minimum where cast copysign slice cat iota".split())
+EXACT = frozenset((  # operations that are exact in float32, or only move data
+    "amax", "amin", "neg", "abs", "relu", "sign", "floor", "ceil", "round", "trunc", "maximum", "minimum", "where", "cast", "copysign",
+    "slice", "cat", "iota"))
 TINY = 4 * torch.finfo(torch.float32).tiny  # below it a kernel may flush to zero
 
 
