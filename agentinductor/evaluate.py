@@ -54,7 +54,18 @@ def main(given: dict) -> None:
     validation_worker.main(given, {**validation_worker.HANDLERS, **bench_worker.HANDLERS})
 
 
+_spare: dict[str, Child] = {}  # started ahead, so that torch loads while something else is measured; never used twice
+
+
 def _child(device_type: str, limits: Limits) -> Child:
+    """A fresh child. On CUDA machines the next one starts at once: its imports keep no GPU busy."""
+    child = _spare.pop(device_type, None) or _new_child(device_type, limits)
+    if device_type == "cuda":
+        _spare[device_type] = _new_child(device_type, limits)
+    return child
+
+
+def _new_child(device_type: str, limits: Limits) -> Child:
     return Child(device_type, limits, module=__name__, baseline_cache=True, threads=torch.get_num_threads())
 
 
@@ -68,7 +79,8 @@ def evaluate(
     environment = device.environment("cuda" if solution.device_type == "cuda" and device.has_cuda() else "cpu")
     trace = Trace(definition.digest, solution.digest, workload, environment, accept.POLICY.version,
                   created=datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    correctness, reason, detail = validator.validate(definition, solution, workload, seed=seed, limits=limits)
+    with _child(solution.device_type, limits) as child:
+        correctness, reason, detail = validator.validate(definition, solution, workload, seed=seed, limits=limits, child=child)
     trace = replace(trace, correctness=correctness, reason=reason, detail=detail)
     if reason is not None or not bench:
         return trace
@@ -112,9 +124,10 @@ _idle: dict[str, Child] = {}  # one warm child for each device type
 
 
 def release() -> None:
-    """Close the child that `rank` keeps warm between calls."""
-    while _idle:
-        _idle.popitem()[1].close()
+    """Close the child that `rank` keeps warm between calls, and the one that was started ahead."""
+    for kept in (_idle, _spare):
+        while kept:
+            kept.popitem()[1].close()
 
 
 atexit.register(release)

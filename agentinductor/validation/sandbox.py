@@ -10,6 +10,7 @@ import os
 import resource
 import struct
 
+DEVICE_PATHS = ("/dev", "/proc/self")  # the CUDA driver writes to its devices, and names its own threads
 _PR_SET_NO_NEW_PRIVS = 38
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _GET_VERSION = 1
@@ -45,7 +46,8 @@ def _landlock(libc, writable: list[str]) -> bool:
         return False
     try:
         device_files = _WRITE_FILE | (handled & _TRUNCATE)
-        allowed = all(_allow(libc, ruleset, path, handled) for path in writable) and _allow(libc, ruleset, "/dev", device_files)
+        allowed = all(_allow(libc, ruleset, path, handled) for path in writable)
+        allowed = allowed and all(_allow(libc, ruleset, path, device_files) for path in DEVICE_PATHS)
         return allowed and libc.syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)) == 0
     finally:
         os.close(ruleset)
