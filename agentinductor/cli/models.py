@@ -33,7 +33,7 @@ def prewarm(args: argparse.Namespace) -> int:
 def bench(args: argparse.Namespace) -> int:
     target = _load(args)
     with display.progress(f"timing {target.name}") as say, torch.no_grad():
-        report = api.benchmark(target.model, *target.args, mode=_mode(args), options=display.options_of(args), progress=say,
+        report = api.benchmark(target.model, *target.args, mode=args.mode, options=display.options_of(args), progress=say,
                            reset=target.reset, **target.kwargs)
     _print(args, report)
     return OK if report.accepted or not args.check else NO
