@@ -43,6 +43,10 @@ def known_multiple(a, b) -> bool:
     return statically_known_true(a % b == 0)
 
 
+def known_within(size, low: int, high: int) -> bool:
+    return low <= size <= high if isinstance(size, int) else statically_known_true(size >= low) and statically_known_true(size <= high)
+
+
 def is_one(size) -> bool:
     return isinstance(size, int) and size == 1
 

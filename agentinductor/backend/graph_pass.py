@@ -13,6 +13,7 @@ from ..errors import AgentInductorError, UnsupportedRegionError
 from ..observability import count, log, warn_once
 from ..schema import Definition, Environment, Plan, Reason, Solution, Trace, Workload
 from . import inductor
+from .dims import known_multiple, known_within
 from .lower import lower
 from .partition import fused_neighbour, partition
 from .plan import plan_key
@@ -52,7 +53,8 @@ def run_pass(graph: torch.fx.Graph, context: PassContext) -> None:
             environment = context.environment(lowered[0].device.type)
             report.key = plan_key(lowered, context.mode, environment)
             plan = context.plan(report.key)
-            report.regions += [_place(graph, item, plan, context) for item in lowered]
+            replaced: dict[torch.fx.Node, torch.fx.Node] = {}
+            report.regions += [_place(graph, item, plan, context, replaced) for item in lowered]
         if report.kernels:
             inductor.sort_nodes(graph)
             graph.eliminate_dead_code()
@@ -93,7 +95,7 @@ def _record(item: Lowered) -> RegionRecord:
     return RegionRecord(definition.kind, definition.name, definition.digest, names, item.device.type, definition, item.workload)
 
 
-def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: PassContext) -> RegionRecord:
+def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: PassContext, replaced: dict) -> RegionRecord:
     record = _record(item)
     outcome = context.resolve(item.definition, item.workload, item.device.type)
     solution: Solution | None = getattr(outcome, "solution", None)
@@ -108,8 +110,13 @@ def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: Pas
     if context.only is not None and solution.digest not in context.only:
         record.reason, record.detail = Reason.DISABLED, "left out on request"
         return record
+    loose = _unguarded(item, solution)
+    if loose is not None:
+        record.reason, record.detail = Reason.GUARD_FAILED, f"axis {loose} changes at run time, and the kernel is not for every size"
+        count("miss_guard_failed")
+        return record
     try:
-        embed(graph, item, solution)
+        embed(graph, item, solution, replaced)
     except (UnsupportedRegionError, AgentInductorError) as error:
         if context.strict:
             raise
@@ -123,3 +130,18 @@ def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: Pas
         record.expected_us, record.baseline_us = trace.performance.latency_us, trace.performance.baseline_us
     log.debug("%s runs on %s", item.definition.name, solution.digest[:12])
     return record
+
+
+def _unguarded(item: Lowered, solution: Solution) -> str | None:
+    """An axis of symbolic size for which a guard of the solution is not known to hold at every call, or None."""
+    sizes = {axis.name: axis.value for axis in item.definition.axes}
+    specs = item.definition.inputs + item.definition.outputs
+    for spec, binding in zip(specs, item.inputs + item.outputs, strict=True):
+        sizes.update(zip(spec.shape, binding.merged, strict=True))
+    for guard in solution.guards:
+        size = sizes.get(guard.name)
+        if guard.kind == "range" and not known_within(size, guard.low, guard.high):
+            return guard.name
+        if guard.kind == "divisible" and not known_multiple(size, guard.low):
+            return guard.name
+    return None

@@ -121,30 +121,24 @@ def _device(node: torch.fx.Node) -> torch.device:
 
 
 def _convex(cluster: _Cluster, other: _Cluster, owner: dict, position: dict) -> bool:
-    """No path leaves the union and comes back."""
+    """No path leaves the union and comes back, where every other cluster counts as one node: it will be one kernel."""
     union = set(cluster.nodes) | set(other.nodes)
     last = max(position[n] for n in union)
-    stack = [u for n in union for u in n.users if u not in union and position[u] < last]
-    seen = set()
+    stack, seen = [(n, n) for n in union], set(union)
     while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
+        node, behind = stack.pop()  # `behind` is the node a view is a view of
         for user in node.users:
-            if user in union:
-                if not _only_views_between(user, node, union):
-                    return False
-            elif position[user] < last:
-                stack.append(user)
+            if user in union and behind not in union:
+                return False
+            if user not in seen and position[user] < last:
+                if ops.is_view(user):
+                    seen.add(user)
+                    stack.append((user, behind))
+                    continue
+                met = owner[user].nodes if user in owner else [user]
+                stack.extend((n, n) for n in met if n not in seen)
+                seen.update(met)
     return True
-
-
-def _only_views_between(user, node, union) -> bool:
-    """A path through views of a member is no detour: views are looked through."""
-    while ops.is_view(node):
-        node = node.args[0]
-    return node in union
 
 
 def _region(cluster: _Cluster, position: dict) -> Region:

@@ -20,13 +20,14 @@ from .region import Binding, Lowered
 aten = torch.ops.aten
 
 
-def embed(graph: torch.fx.Graph, lowered: Lowered, solution: Solution) -> None:
+def embed(graph: torch.fx.Graph, lowered: Lowered, solution: Solution, replaced: dict[torch.fx.Node, torch.fx.Node]) -> None:
     """Replace the region by `solution`. Every new node carries meta["val"]; the graph stays functional.
 
+    `replaced` maps outputs of regions to what took their place in this graph: it is looked up here, and added to.
     Raises before the graph is changed, or leaves nodes without users, which dead-code elimination removes.
     """
     anchor = lowered.region.nodes[-1]
-    builder = _Builder(graph, lowered)
+    builder = _Builder(graph, lowered, replaced)
     with graph.inserting_after(anchor):
         views = [builder.canonical(binding) for binding in lowered.inputs]
         if solution.language == "triton":
@@ -36,6 +37,7 @@ def embed(graph: torch.fx.Graph, lowered: Lowered, solution: Solution) -> None:
         replacements = [builder.original(b, r) for b, r in zip(lowered.outputs, results, strict=True)]
     for binding, replacement in zip(lowered.outputs, replacements, strict=True):
         _replace(lowered, binding.node, replacement)
+        replaced[binding.node] = replacement
 
 
 def _replace(lowered: Lowered, node: torch.fx.Node, replacement: torch.fx.Node) -> None:
@@ -49,12 +51,16 @@ def _replace(lowered: Lowered, node: torch.fx.Node, replacement: torch.fx.Node) 
 class _Builder:
     """Adds nodes and computes their fake values. The caller sorts the graph afterwards."""
 
-    def __init__(self, graph: torch.fx.Graph, lowered: Lowered):
-        self.graph = graph
+    def __init__(self, graph: torch.fx.Graph, lowered: Lowered, replaced: dict[torch.fx.Node, torch.fx.Node]):
+        self.graph, self.replaced = graph, replaced
         self.fake_mode = lowered.region.outputs[0].meta["val"].fake_mode
         # symbolic sizes are read off the region's inputs: its own nodes will be gone
-        self.sizes = [(size, b.node, dim) for b in lowered.inputs for dim, size in enumerate(b.node.meta["val"].shape)
+        self.sizes = [(size, self.current(b.node), dim) for b in lowered.inputs for dim, size in enumerate(b.node.meta["val"].shape)
                       if not isinstance(size, int)]
+
+    def current(self, node: torch.fx.Node) -> torch.fx.Node:
+        """`node`, or what another region's kernel put in its place."""
+        return self.replaced.get(node, node)
 
     def call(self, target, *args, **kwargs) -> torch.fx.Node:
         node = self.graph.call_function(target, args, kwargs)
@@ -89,7 +95,7 @@ class _Builder:
 
     def canonical(self, binding: Binding) -> torch.fx.Node:
         """The graph's tensor as the definition sees it."""
-        node = self.reshape(binding.node, binding.split)
+        node = self.reshape(self.current(binding.node), binding.split)
         return self.reshape(self.permute(node, binding.order), binding.merged)
 
     def original(self, binding: Binding, result: torch.fx.Node) -> torch.fx.Node:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 
 from agentinductor import device
 from agentinductor.backend import report
@@ -127,3 +128,43 @@ def test_overlapping_inputs_with_mutation(tmp_path):
         torch._dynamo.reset()
         want = torch.compile(function)(*data())
     torch.testing.assert_close(got, want)
+
+
+def test_row_buffers_hold_every_size(tmp_path):
+    """A kernel that is for rows up to some length takes no place in a graph whose rows may grow past it."""
+    backend = Forced("cpp", tmp_path)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: torch.softmax(x * 2, -1), backend=backend, dynamic=True)
+    with torch.no_grad():
+        for columns in (100, 40000, 400000):
+            x = torch.randn(2, columns)
+            torch.testing.assert_close(compiled(x), torch.softmax(x * 2, -1))
+
+
+def test_a_region_reads_what_took_another_region_s_place(tmp_path):
+    """Two regions in a row: the first one's kernel runs, and nothing is computed twice."""
+    def function(x):
+        return torch.softmax(torch.softmax(x * 2, -1), 0)
+
+    x = torch.randn(64, 96)
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=Forced("cpp", tmp_path))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), function(x))
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            compiled(x)
+    assert sum(event.name == "agentinductor::run" for event in profiler.events()) == 2
+
+
+def test_regions_that_need_each_other(tmp_path):
+    """Each of two row-wise loops reads the other's reduction: as two kernels they would wait for each other."""
+    def function(x, y):
+        q, p = x + 1, y * 2
+        a, c = q.sum(-1), p.sum(-1)
+        return q * c[:, None], p + a[:, None]
+
+    args = (torch.randn(64, 96), torch.randn(64, 48))
+    with torch.no_grad():
+        got, kernels = run(function, args, tmp_path)
+    torch.testing.assert_close(got, function(*args), rtol=1e-5, atol=1e-4)
+    assert kernels >= 1
