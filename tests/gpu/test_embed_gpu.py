@@ -78,6 +78,36 @@ def test_side_stream(tmp_path):
         torch.testing.assert_close(got, function(x, *args[1:]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("language", ["triton", "cuda"])
+def test_misaligned_view_inside_the_graph(language, tmp_path):
+    """A region whose input starts one element into its buffer: no kernel may assume 16-byte alignment there."""
+    whole = CASES["gelu_bias_residual"][0]
+
+    def function(base, b, y):
+        return whole(base[1:].view(7, 48), b, y)
+
+    args = torch.randn(7 * 48 + 1, device="cuda"), torch.randn(48, device="cuda"), torch.randn(7, 48, device="cuda")
+    torch._dynamo.reset()
+    with torch.no_grad():
+        got = torch.compile(function, backend=Forced(language, tmp_path), dynamic=False)(*args)
+        torch.testing.assert_close(got, function(*args), rtol=2e-5, atol=2e-5)
+        shifted = torch.randn(7 * 48 + 2, device="cuda")[1:]  # the graph's own input misaligned too
+        got = torch.compile(function, backend=Forced(language, tmp_path), dynamic=False)(shifted, *args[1:])
+        torch.testing.assert_close(got, function(shifted, *args[1:]), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("language", ["triton", "cuda"])
+def test_batch_sizes_share_one_graph(language, tmp_path):
+    function, (_, w) = CASES["rms_norm"]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=Forced(language, tmp_path), dynamic=True)
+    w = w.cuda()
+    with torch.no_grad():
+        for batch in (3, 2, 5, 17, 1, 8, 1024):
+            x = torch.randn(batch, 6, 64, device="cuda").bfloat16()
+            torch.testing.assert_close(compiled(x, w), function(x, w), rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize("target, task", [("hf:llama-tiny", "decode"), ("hf:bert-tiny", "encode"), ("hf:gemma2-tiny", "prefill")])
 def test_models(target, task, tmp_path):
     pytest.importorskip("transformers")
