@@ -14,7 +14,7 @@ from ..errors import UnsupportedRegionError
 from ..schema import Reason, Solution
 from ..schema.axes import DTYPES
 from . import inductor, operators
-from .dims import hint, known_equal, known_multiple
+from .dims import hint, is_one, known_equal, known_multiple
 from .region import Binding, Lowered
 
 aten = torch.ops.aten
@@ -36,16 +36,22 @@ def embed(graph: torch.fx.Graph, lowered: Lowered, solution: Solution, replaced:
             results = _operator(builder, lowered, solution, views)
         replacements = [builder.original(b, r) for b, r in zip(lowered.outputs, results, strict=True)]
     for binding, replacement in zip(lowered.outputs, replacements, strict=True):
-        _replace(lowered, binding.node, replacement)
+        _check_alike(binding.node, replacement)
+    for binding, replacement in zip(lowered.outputs, replacements, strict=True):
+        replacement.meta["val"] = binding.node.meta["val"]  # the strides of dims of one element, too
+        binding.node.replace_all_uses_with(replacement, delete_user_cb=lambda user: user not in lowered.region.members)
         replaced[binding.node] = replacement
 
 
-def _replace(lowered: Lowered, node: torch.fx.Node, replacement: torch.fx.Node) -> None:
-    fake = node.meta["val"]
-    new = replacement.meta["val"]
-    if new.dtype != fake.dtype or not all(known_equal(a, b) for a, b in zip(new.shape, fake.shape, strict=True)):
-        raise UnsupportedRegionError(Reason.INTERNAL_ERROR, f"{node} would change from {fake.shape} to {new.shape}")
-    node.replace_all_uses_with(replacement, delete_user_cb=lambda user: user not in lowered.region.members)
+def _check_alike(node: torch.fx.Node, replacement: torch.fx.Node) -> None:
+    """The replacement has the node's type, sizes, and strides where they count."""
+    fake, new = node.meta["val"], replacement.meta["val"]
+    alike = new.dtype == fake.dtype and new.dim() == fake.dim() and all(
+        known_equal(a, b) and (is_one(a) or known_equal(s, t))
+        for a, b, s, t in zip(new.shape, fake.shape, new.stride(), fake.stride(), strict=True))
+    if not alike:
+        raise UnsupportedRegionError(Reason.INTERNAL_ERROR, f"{node} would change from {fake.shape}, {fake.stride()} "
+                                     f"to {new.shape}, {new.stride()}")
 
 
 class _Builder:
