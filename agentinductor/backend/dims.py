@@ -43,8 +43,11 @@ def known_multiple(a, b) -> bool:
     return statically_known_true(a % b == 0)
 
 
-def known_within(size, low: int, high: int) -> bool:
-    return low <= size <= high if isinstance(size, int) else statically_known_true(size >= low) and statically_known_true(size <= high)
+def known_within(size, low: int, high: int, most: int) -> bool:
+    """Is `size` known to lie in [low, high]? A symbolic size is at most `most`."""
+    if isinstance(size, int):
+        return low <= size <= high
+    return statically_known_true(size >= low) and (most <= high or statically_known_true(size <= high))
 
 
 def is_one(size) -> bool:

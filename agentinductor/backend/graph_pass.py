@@ -3,6 +3,7 @@
 Whatever goes wrong, the graph is left as Inductor would have compiled it; `strict` raises instead.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +22,7 @@ from .region import Lowered, Region
 from .report import GraphReport, RegionRecord, publish
 from .rewrite import embed
 
+LARGEST_TENSOR = 1 << 41  # bytes: no device holds more, so no axis of symbolic size is longer than this allows
 MIN_BYTES = 8192  # a region that moves less is launch overhead, whoever wrote its kernel
 
 
@@ -135,12 +137,15 @@ def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: Pas
 def _unguarded(item: Lowered, solution: Solution) -> str | None:
     """An axis of symbolic size for which a guard of the solution is not known to hold at every call, or None."""
     sizes = {axis.name: axis.value for axis in item.definition.axes}
-    specs = item.definition.inputs + item.definition.outputs
-    for spec, binding in zip(specs, item.inputs + item.outputs, strict=True):
+    most: dict[str, int] = {}  # elements of an axis, by the memory that its tensors would take
+    for spec, binding in zip(item.definition.inputs + item.definition.outputs, item.inputs + item.outputs, strict=True):
         sizes.update(zip(spec.shape, binding.merged, strict=True))
+        fixed = math.prod(size for size in binding.merged if isinstance(size, int)) * spec.itemsize
+        for name in spec.shape:
+            most[name] = min(most.get(name, LARGEST_TENSOR), LARGEST_TENSOR // max(fixed, 1))
     for guard in solution.guards:
         size = sizes.get(guard.name)
-        if guard.kind == "range" and not known_within(size, guard.low, guard.high):
+        if guard.kind == "range" and not known_within(size, guard.low, guard.high, most.get(guard.name, LARGEST_TENSOR)):
             return guard.name
         if guard.kind == "divisible" and not known_multiple(size, guard.low):
             return guard.name

@@ -168,3 +168,14 @@ def test_regions_that_need_each_other(tmp_path):
         got, kernels = run(function, args, tmp_path)
     torch.testing.assert_close(got, function(*args), rtol=1e-5, atol=1e-4)
     assert kernels >= 1
+
+
+def test_dynamic_sizes_run_on_kernels(tmp_path):
+    """A symbolic batch is no reason to leave a kernel out: its guards end far above what memory can hold."""
+    function = CASES["rms_norm"][0]
+    torch._dynamo.reset()
+    with report.collecting() as reports, torch.no_grad():
+        x = torch.randn(5, 6, 64)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch.compile(function, backend=Forced("cpp", tmp_path))(x, torch.randn(64))
+    assert any(record.kernel for r in reports for record in r.regions), [record.decision for r in reports for record in r.regions]
