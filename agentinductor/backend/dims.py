@@ -18,7 +18,7 @@ class Atom:
     __slots__ = ("size", "parent", "halves", "frozen")
 
     def __init__(self, size, frozen: bool = False):
-        self.size = size
+        self.size = plain(size)
         self.parent: Atom | None = None
         self.halves: tuple[Atom, Atom] | None = None  # (outer, inner) once split
         self.frozen = frozen  # a slice, cat or iota counts along it: it cannot be split or merged
@@ -28,6 +28,11 @@ class Atom:
         while atom.parent is not None:
             atom = atom.parent
         return atom
+
+
+def plain(size):
+    """An int where the size is a number after all: a quotient of symbolic sizes may be."""
+    return int(size) if not isinstance(size, int) and size.node.expr.is_number else size
 
 
 Dim = tuple[Atom, ...]
