@@ -14,7 +14,7 @@ from ..errors import UnsupportedRegionError
 from ..schema import Reason, Solution
 from ..schema.axes import DTYPES
 from . import inductor, operators
-from .dims import hint, is_one, known_equal, known_multiple
+from .dims import hint, is_one, known_equal, known_multiple, plain
 from .region import Binding, Lowered
 
 aten = torch.ops.aten
