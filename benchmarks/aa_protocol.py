@@ -1,12 +1,13 @@
 """Does the timer fool itself? Times one kernel against itself, many times over.
 
-    python benchmarks/aa_protocol.py [--runs 200] [--seconds 0.3] [--rows 4096] [--cols 4096]
+    python benchmarks/aa_protocol.py [--runs 200] [--seconds 0.3] [--rows 4096] [--cols 4096] [--json FILE]
 
 The median ratio must lie within 0.99 and 1.01, and fewer than 1% of the runs may look like a win under accept.POLICY.
 Exits with status 1 otherwise.
 """
 
 import argparse
+import json
 import sys
 
 import numpy as np
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--rows", type=int, default=4096)
     parser.add_argument("--cols", type=int, default=4096)
+    parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
     where = torch.device("cuda" if device.has_cuda() else "cpu")
     definition, workload = subject(given.cols), Workload.of({"rows": given.rows})
@@ -47,6 +49,10 @@ def main() -> int:
     print(f"{given.runs} A/A runs on {device.environment(where.type).device_name}: {latency:.2f} us a call")
     low, middle, high = np.quantile(ratios, [0.01, 0.5, 0.99])
     print(f"ratio: median {middle:.4f}, 1% {low:.4f}, 99% {high:.4f}; false wins {wins}")
+    if given.json:
+        with open(given.json, "w") as file:
+            json.dump({"environment": device.environment(where.type).to_json(), "runs": given.runs, "latency_us": latency, "median": middle,
+                       "quantile_01": low, "quantile_99": high, "false_wins": wins, "ratios": ratios.tolist()}, file, indent=1)
     return 0 if 0.99 <= np.median(ratios) <= 1.01 and wins < max(0.01 * given.runs, 1) else 1
 
 
