@@ -56,6 +56,7 @@ def known_within(size, low: int, high: int, most: int) -> bool:
 
 
 def is_one(size) -> bool:
+    size = plain(size)
     return isinstance(size, int) and size == 1
 
 

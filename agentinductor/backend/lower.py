@@ -16,7 +16,7 @@ from ..schema.axes import DTYPES
 from ..schema.body import Operand
 from ..schema.canonical import canonicalize, simplify
 from . import op_support as ops
-from .dims import Atom, Dim, fresh_dims, hint, is_one, known_equal, leaves, regroup, unify
+from .dims import Atom, Dim, fresh_dims, hint, is_one, known_equal, leaves, plain, regroup, unify
 from .kinds import name_kind
 from .region import Binding, Lowered, Region
 
@@ -262,7 +262,7 @@ class _Lowering:
     def slice(self, node: torch.fx.Node, value: Value) -> Value:
         args = list(node.args) + [None] * (5 - len(node.args))
         axis = (args[1] or 0) % len(value.dims)  # type: ignore[operator]
-        source, size = _tensor(node.args[0]).shape[axis], _tensor(node).shape[axis]  # type: ignore[arg-type]
+        source, size = plain(_tensor(node.args[0]).shape[axis]), plain(_tensor(node).shape[axis])  # type: ignore[arg-type]
         if known_equal(source, size):
             return value
         start, step = args[2] or 0, args[4] or 1
@@ -411,7 +411,7 @@ def _product(sizes):
     total = 1
     for size in sizes:
         total = total * size
-    return total
+    return plain(total)
 
 
 def _tensor(node: torch.fx.Node) -> torch.Tensor:

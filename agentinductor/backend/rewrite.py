@@ -38,17 +38,15 @@ def embed(graph: torch.fx.Graph, lowered: Lowered, solution: Solution, replaced:
     for binding, replacement in zip(lowered.outputs, replacements, strict=True):
         _check_alike(binding.node, replacement)
     for binding, replacement in zip(lowered.outputs, replacements, strict=True):
-        replacement.meta["val"] = binding.node.meta["val"]  # the strides of dims of one element, too
         binding.node.replace_all_uses_with(replacement, delete_user_cb=lambda user: user not in lowered.region.members)
         replaced[binding.node] = replacement
 
 
 def _check_alike(node: torch.fx.Node, replacement: torch.fx.Node) -> None:
-    """The replacement has the node's type, sizes, and strides where they count."""
+    """The replacement has the node's type, sizes and strides."""
     fake, new = node.meta["val"], replacement.meta["val"]
     alike = new.dtype == fake.dtype and new.dim() == fake.dim() and all(
-        known_equal(a, b) and (is_one(a) or known_equal(s, t))
-        for a, b, s, t in zip(new.shape, fake.shape, new.stride(), fake.stride(), strict=True))
+        known_equal(a, b) for a, b in zip((*new.shape, *new.stride()), (*fake.shape, *fake.stride()), strict=True))
     if not alike:
         raise UnsupportedRegionError(Reason.INTERNAL_ERROR, f"{node} would change from {fake.shape}, {fake.stride()} "
                                      f"to {new.shape}, {new.stride()}")
@@ -77,6 +75,7 @@ class _Builder:
 
     def size(self, value):
         """An int, or a node that computes the symbolic size from the inputs' sizes or products of them."""
+        value = plain(value)
         value = plain(value)
         if isinstance(value, int):
             return value
@@ -109,8 +108,15 @@ class _Builder:
         """The way back: a result in the shape of the node it replaces."""
         ordered = [binding.split[i] for i in binding.order]
         inverse = [binding.order.index(i) for i in range(len(binding.order))]
-        node = self.permute(self.reshape(result, ordered), inverse)
-        return self.reshape(node, binding.node.meta["val"].shape)
+        fake = binding.node.meta["val"]
+        node = self.reshape(self.permute(self.reshape(result, ordered), inverse), fake.shape)
+        odd = [size for size, a, b in zip(fake.shape, node.meta["val"].stride(), fake.stride(), strict=True) if not known_equal(a, b)]
+        if not all(map(is_one, odd)):
+            raise UnsupportedRegionError(Reason.INTERNAL_ERROR, f"{binding.node} would change its strides")
+        if not odd:
+            return node
+        # dims of one element: their strides mean nothing, but callers can see them
+        return self.call(aten.as_strided.default, node, [self.size(n) for n in fake.shape], [self.size(n) for n in fake.stride()])
 
 
 def _memory_order(binding: Binding) -> list[int]:
