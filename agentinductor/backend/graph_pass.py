@@ -22,7 +22,7 @@ from .region import Lowered, Region
 from .report import GraphReport, RegionRecord, publish
 from .rewrite import embed
 
-LARGEST_TENSOR = 1 << 41  # bytes: no device holds more, so no axis of symbolic size is longer than this allows
+LARGEST_TENSOR = {"cuda": 1 << 39, "cpu": 1 << 44}  # bytes: no device holds more, so no axis of symbolic size is longer than this allows
 MIN_BYTES = 8192  # a region that moves less is launch overhead, whoever wrote its kernel
 
 
@@ -137,15 +137,16 @@ def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: Pas
 def _unguarded(item: Lowered, solution: Solution) -> str | None:
     """An axis of symbolic size for which a guard of the solution is not known to hold at every call, or None."""
     sizes = {axis.name: axis.value for axis in item.definition.axes}
+    largest = LARGEST_TENSOR.get(item.device.type, 1 << 62)
     most: dict[str, int] = {}  # elements of an axis, by the memory that its tensors would take
     for spec, binding in zip(item.definition.inputs + item.definition.outputs, item.inputs + item.outputs, strict=True):
         sizes.update(zip(spec.shape, binding.merged, strict=True))
         fixed = math.prod(size for size in binding.merged if isinstance(size, int)) * spec.itemsize
         for name in spec.shape:
-            most[name] = min(most.get(name, LARGEST_TENSOR), LARGEST_TENSOR // max(fixed, 1))
+            most[name] = min(most.get(name, largest), largest // max(fixed, 1))
     for guard in solution.guards:
         size = sizes.get(guard.name)
-        if guard.kind == "range" and not known_within(size, guard.low, guard.high, most.get(guard.name, LARGEST_TENSOR)):
+        if guard.kind == "range" and not known_within(size, guard.low, guard.high, most.get(guard.name, largest)):
             return guard.name
         if guard.kind == "divisible" and not known_multiple(size, guard.low):
             return guard.name

@@ -87,7 +87,7 @@ def compare_mode(model, args, kwargs, mode: str, options, truth, reset, rounds: 
         EAGER: model,
         EAGER_KERNELS: torch.compile(model, backend=with_kernels_eagerly),
         COMPILED: torch.compile(model, options=patches),
-        COMPILED_KERNELS: torch.compile(model, backend="agentinductor", options={**theirs, **ours, "agentinductor.mode": mode}),
+        COMPILED_KERNELS: torch.compile(model, backend=compiling.compile_graph, options={**theirs, **ours, "agentinductor.mode": mode}),
     }
     kind = "cuda" if any(isinstance(a, torch.Tensor) and a.is_cuda for a in [*args, *kwargs.values()]) else "cpu"
     environment = asdict(device.environment(kind))

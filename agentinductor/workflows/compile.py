@@ -27,8 +27,10 @@ def read_options(mode: str | None, options: Mapping[str, Any] | None) -> tuple[S
     return chosen, mode, inductor.config_patches(mode, theirs)
 
 
-def compile_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], mode: str | None, options: Mapping[str, Any] | None) -> Any:
-    """What the backend does with one Dynamo graph."""
+def compile_graph(
+    gm: torch.fx.GraphModule, inputs: Sequence[Any], mode: str | None = None, options: Mapping[str, Any] | None = None
+) -> Any:
+    """What the backend does with one Dynamo graph. It serves as a backend itself, also where no entry point is installed."""
     chosen, mode, patches = read_options(mode, options)
     if not chosen.enabled:
         return inductor.compile_graph(gm, inputs, patches, None)

@@ -33,7 +33,7 @@ def kernel(x, w, y, cols, BLOCK: tl.constexpr):
 def run(x, w, y):
     rows, cols = x.shape
 {before}
-    kernel[(rows,)](x, w, y, cols, BLOCK=1024, num_warps=4)
+    kernel[(rows,)](x, w, y, cols, BLOCK=2048, num_warps=4)
 """
 HONEST = {"each": "", "mask": "mask", "before": ""}
 CHEATS = {
