@@ -5,6 +5,7 @@ common subexpressions, number formats, names. What is not: anything that changes
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,7 +24,9 @@ def simplify(body: Sequence[Node], results: Sequence[str], dtypes: Mapping[str, 
     types = dict(dtypes)
 
     def add(node: Node) -> str:
-        key = canonical_json([node.op, node.to_json()["args"], node.dtype, node.to_json()["attrs"], list(node.axes)])
+        raw = node.to_json()
+        args = sorted(raw["args"], key=canonical_json) if node.op in COMMUTATIVE else raw["args"]
+        key = canonical_json([node.op, args, node.dtype, raw["attrs"], list(node.axes)])
         if key not in seen:
             seen[key] = node.name
             kept[node.name] = node
@@ -106,11 +109,45 @@ def _hash(value) -> str:
 
 
 def _marks(inputs, body, outputs, results) -> dict[str, str]:
-    """A structural hash for each value: from its operands up, then refined by who uses it."""
+    """A structural hash for each value, from its operands up. Inputs that look alike are told apart by who uses them."""
     base = {spec.name: _hash(["input", list(spec.shape), spec.dtype, spec.layout]) for spec in inputs}
+    near = _near(base, body, outputs, results)
+    for _ in range(_ROUNDS):
+        base = _refined(base, body, outputs, results)
+    while len(set(base.values())) < len(base):
+        base = _refined(_parted(base), body, outputs, results)
+    far = _upward(body, base)
+    return {name: near[name] + far[name] for name in far}
+
+
+def _parted(base: Mapping[str, str]) -> dict[str, str]:
+    """Alike after refinement is interchangeable: set one of the first such group apart, whichever."""
+    count = Counter(base.values())
+    mark = min(mark for mark, times in count.items() if times > 1)
+    chosen = next(name for name in base if base[name] == mark)
+    return {**base, chosen: _hash([mark, "first"])}
+
+
+def _refined(base: Mapping[str, str], body: Sequence[Node], outputs, results) -> dict[str, str]:
+    """The inputs' marks, with all that is made of each input, however far away, hashed in."""
+    marks = _upward(body, base)
+    uses: dict[str, list[str]] = {name: [] for name in marks}
+    for spec, result in zip(outputs, results, strict=True):
+        uses[result].append(_hash(["output", spec.to_json()]))
+    for node in reversed(body):
+        below = sorted(uses[node.name])
+        for position, operand in enumerate(node.args):
+            if isinstance(operand, str):
+                slot = 0 if node.op in COMMUTATIVE else position
+                uses[operand].append(_hash([slot, marks[node.name], below]))
+    return {name: _hash([mark, sorted(uses[name])]) for name, mark in base.items()}
+
+
+def _near(base: Mapping[str, str], body: Sequence[Node], outputs, results) -> dict[str, str]:
+    """Marks by the inputs' immediate uses. They come first, so that kernels keep the digests they were made for."""
     marks = _upward(body, base)
     for _ in range(_ROUNDS):
-        uses: dict[str, list[str]] = {spec.name: [] for spec in inputs}
+        uses: dict[str, list[str]] = {name: [] for name in base}
         for node in body:
             for position, operand in enumerate(node.args):
                 if operand in uses:
