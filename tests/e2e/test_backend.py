@@ -92,7 +92,7 @@ def test_internal_error_falls_back_and_strict_raises(model, options, monkeypatch
 
     monkeypatch.setattr(graph_pass, "partition", broken)
     x = torch.randn(500, 64)
-    options = {**options, "force_disable_caches": True}  # a hit in Inductor's own cache would not run the pass
+    options = {**options, "fx_graph_cache": False}  # a hit in Inductor's own cache would not run the pass
     before = counters["internal_errors"]
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(model, backend="agentinductor", options=options)(x), model(x))
