@@ -20,7 +20,8 @@ from agentinductor.observability import counters
 @pytest.fixture
 def options(tmp_path):
     torch._dynamo.reset()
-    return {"agentinductor.cache_dir": str(tmp_path / "cache"), "agentinductor.library": False}
+    # a hit in Inductor's own cache would not run the pass
+    return {"agentinductor.cache_dir": str(tmp_path / "cache"), "agentinductor.library": False, "fx_graph_cache": False}
 
 
 @pytest.fixture
@@ -92,7 +93,6 @@ def test_internal_error_falls_back_and_strict_raises(model, options, monkeypatch
 
     monkeypatch.setattr(graph_pass, "partition", broken)
     x = torch.randn(500, 64)
-    options = {**options, "fx_graph_cache": False}  # a hit in Inductor's own cache would not run the pass
     before = counters["internal_errors"]
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(model, backend="agentinductor", options=options)(x), model(x))
