@@ -55,7 +55,8 @@ def main() -> None:
         imports.append(run(IMPORT))
     medians = {name: statistics.median(values) for name, values in times.items()}
     report = {"seconds": times, "median": medians, "ratio": medians["agentinductor"] / medians["inductor"],
-              "import_torch_s": statistics.median(t for t, _ in imports), "import_agentinductor_s": statistics.median(a for _, a in imports)}
+              "import_torch_s": statistics.median(t for t, _ in imports),
+              "import_agentinductor_s": statistics.median(a for _, a in imports)}
     print(json.dumps({k: v for k, v in report.items() if k != "seconds"}, indent=1))
     if args.json:
         with open(args.json, "w") as file:

@@ -105,7 +105,8 @@ def main() -> None:
             row = {"op": op, "shape": shape, **measure(item, tiers, chosen, modes, args.seconds)}
             rows.append(row)
             ratios = "  ".join(f"{mode} {m['inductor_us']:8.1f} us {m['ratio']:.3f}x" for mode, m in row["modes"].items())
-            print(f"{op:20s} {str(shape):14s} {ratios}  copy {row['fraction_of_copy']:.2f}  {row.get('schedule') or row.get('why')}", flush=True)
+            decision = row.get("schedule") or row.get("why")
+            print(f"{op:20s} {str(shape):14s} {ratios}  copy {row['fraction_of_copy']:.2f}  {decision}", flush=True)
     report = {"device": device.environment(where).to_json(), "copy_bandwidth": device.copy_bandwidth(where), "rows": rows,
               "geometric_mean": {mode: geometric_mean(r["modes"][mode]["ratio"] for r in rows) for mode in modes}}
     print("geometric mean", report["geometric_mean"])

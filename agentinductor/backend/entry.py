@@ -1,7 +1,7 @@
 """Compile one Dynamo graph: Inductor, with our pass in front. Any error of ours falls back to plain Inductor."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,12 +31,12 @@ def compile_with_kernels(
         guarded(graph, context)
 
     uuid = digest("pass", {"version": __version__, "source": inductor.source_digest(), "content": selection.content,
-                           "mode": context.mode, "only": sorted(context.only) if context.only is not None else None})
+                           "mode": context.mode})
     return inductor.compile_graph(gm, inputs, patches, inductor.make_pass(run, uuid))
 
 
 def guarded(graph: torch.fx.Graph, context: PassContext) -> None:
-    """Run the pass on a copy first: an error leaves the graph untouched."""
+    """Run the pass. After an error, what it added is dead code that goes, and the graph computes what it did."""
     try:
         run_pass(graph, context)
     except Exception as error:  # the promise: whatever is wrong with us, the user's model compiles
@@ -52,7 +52,3 @@ def _drop_leftovers(graph: torch.fx.Graph) -> None:
     inductor.sort_nodes(graph)
     graph.eliminate_dead_code()
 
-
-def bisecting(selection: Selection, only: frozenset[str]) -> Selection:
-    """The same selection, but only the named solutions may run."""
-    return replace(selection, context=replace(selection.context, only=only))

@@ -39,7 +39,6 @@ class PassContext:
     environment: Callable[[str], Environment]
     mode: str
     strict: bool = False
-    only: frozenset[str] | None = None  # solutions that may run (bisection); None: all
     keep_text: bool = False
     min_bytes: int = MIN_BYTES
 
@@ -108,9 +107,6 @@ def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: Pas
     if plan is not None and dict(plan.solutions).get(item.definition.digest) != solution.digest:
         record.reason, record.detail = Reason.PLAN_REJECTED, plan.reason
         count("miss_plan_rejected")
-        return record
-    if context.only is not None and solution.digest not in context.only:
-        record.reason, record.detail = Reason.DISABLED, "left out on request"
         return record
     loose = _unguarded(item, solution)
     if loose is not None:
