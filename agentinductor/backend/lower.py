@@ -212,11 +212,22 @@ class _Lowering:
         dims = [() if i in reduced else dim for i, dim in enumerate(value.dims) if keepdim or i not in reduced]
         rest = [atom for atom in leaves(value.varies) if atom not in set(atoms)]
         dtype = dtype_name(_tensor(node).dtype)
-        if not atoms:  # every reduced dim has one element
-            if op == "var" or dtype != value.dtype:
-                raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"{op} over one element")
-            return Value(value.operand, dims, rest, dtype)
-        return Value(self.emit(op, (value.operand,), dtype, rest, axes=atoms, **attrs), dims, rest, dtype)
+        if op in ("any", "all"):  # of bytes they are bytes, 0 or 1
+            truth = self.reduced(op, self.cast(value, "bool"), atoms, rest, "bool", attrs)
+            return self.cast(Value(truth, dims, rest, "bool"), dtype)
+        return Value(self.reduced(op, value, atoms, rest, dtype, attrs), dims, rest, dtype)
+
+    def reduced(self, op: str, value: Value, atoms: list[Atom], rest: list[Atom], dtype: str, attrs: dict) -> Operand:
+        if atoms:
+            return self.emit(op, (value.operand,), dtype, rest, axes=atoms, **attrs)
+        if op == "var" or dtype != value.dtype:  # every reduced dim has one element
+            raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, f"{op} over one element")
+        return value.operand
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        if value.dtype == dtype:
+            return value
+        return Value(self.emit("cast", (value.operand,), dtype, value.varies), value.dims, value.varies, dtype)
 
     def cat(self, node: torch.fx.Node) -> Value:
         tensors = node.args[0]
@@ -294,6 +305,7 @@ class _Lowering:
             order.extend(leaves([a for i in dims for a in value.dims[i]]))
         order.extend(a for raw in self.raw for a in leaves(raw.varies))
         order.extend(a for raw in self.raw if raw.op == "slice" for a in (raw.attrs["axis"].find(), raw.attrs["to"].find()))
+        order.extend(a.find() for raw in self.raw for a in raw.attrs.get("parts", []))  # a constant part varies over nothing
         order = list(dict.fromkeys(order))
         return [a for a in order if a not in reduced] + [a for a in order if a in reduced]
 

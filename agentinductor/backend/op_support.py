@@ -104,3 +104,11 @@ def is_reduction(node: torch.fx.Node) -> bool:
 def is_constant(node: torch.fx.Node) -> bool:
     """True for a node without tensor inputs, whose value a body recomputes."""
     return is_call(node, FULL) or is_call(node, (IOTA,))
+
+
+def is_ordered(node: torch.fx.Node) -> bool:
+    """True for a node that draws random numbers, talks to other processes or writes: it keeps its place among its like."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    communicates = node.target.namespace in ("_c10d_functional", "c10d_functional", "c10d")
+    return communicates or torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable

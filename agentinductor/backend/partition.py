@@ -29,9 +29,11 @@ def partition(graph: torch.fx.Graph) -> list[Region]:
     """Regions in graph order. Nodes without known sizes, other devices' nodes and lone ops are in none."""
     position = {node: i for i, node in enumerate(graph.nodes)}
     owner: dict[torch.fx.Node, _Cluster] = {}
+    ordered = [node for node in graph.nodes if ops.is_ordered(node)]
+    then = dict(zip(ordered, ordered[1:], strict=False))
     for node in graph.nodes:
         if ops.is_compute(node) and _sizes_known(node):
-            _place(node, owner, position)
+            _place(node, owner, position, then)
     clusters = {id(c): c for c in owner.values()}.values()
     regions = [_region(cluster, position) for cluster in clusters]
     return sorted((r for r in regions if _worth_taking(r)), key=lambda r: position[r.nodes[0]])
@@ -87,14 +89,14 @@ def _extent(node: torch.fx.Node) -> tuple[int, int]:
     return _numel(node), 0
 
 
-def _place(node, owner: dict, position: dict) -> None:
+def _place(node, owner: dict, position: dict, then: dict) -> None:
     """Put `node` into one cluster with as many of its producers' clusters as fit; else into its own."""
     full, row = _extent(node)
     cluster = _Cluster([node], full, row)
     owner[node] = cluster
     candidates = {id(owner[p]): owner[p] for p in producers(node) if p in owner}
     for other in sorted(candidates.values(), key=lambda c: -position[c.nodes[-1]]):
-        if other is not cluster and _fits(cluster, other, node) and _convex(cluster, other, owner, position):
+        if other is not cluster and _fits(cluster, other, node) and _convex(cluster, other, owner, position, then):
             cluster.nodes = sorted(cluster.nodes + other.nodes, key=position.__getitem__)
             cluster.full, cluster.row = max(cluster.full, other.full), max(cluster.row, other.row)
             for member in other.nodes:
@@ -120,14 +122,17 @@ def _device(node: torch.fx.Node) -> torch.device:
     return _tensors(node)[0].device
 
 
-def _convex(cluster: _Cluster, other: _Cluster, owner: dict, position: dict) -> bool:
-    """No path leaves the union and comes back, where every other cluster counts as one node: it will be one kernel."""
+def _convex(cluster: _Cluster, other: _Cluster, owner: dict, position: dict, then: dict) -> bool:
+    """No path leaves the union and comes back.
+
+    Every other cluster counts as one node, since it will be one kernel; `then` leads from an ordered node to the next.
+    """
     union = set(cluster.nodes) | set(other.nodes)
     last = max(position[n] for n in union)
     stack, seen = [(n, n) for n in union], set(union)
     while stack:
         node, behind = stack.pop()  # `behind` is the node a view is a view of
-        for user in node.users:
+        for user in (*node.users, *([then[node]] if node in then else [])):
             if user in union and behind not in union:
                 return False
             if user not in seen and position[user] < last:

@@ -26,9 +26,8 @@ def embed(graph: torch.fx.Graph, lowered: Lowered, solution: Solution, replaced:
     `replaced` maps outputs of regions to what took their place in this graph: it is looked up here, and added to.
     Raises before the graph is changed, or leaves nodes without users, which dead-code elimination removes.
     """
-    anchor = lowered.region.nodes[-1]
     builder = _Builder(graph, lowered, replaced)
-    with graph.inserting_after(anchor):
+    with graph.inserting_after(builder.anchor()):
         views = [builder.canonical(binding) for binding in lowered.inputs]
         if solution.language == "triton":
             results = _launches(builder, lowered, solution, views)
@@ -56,11 +55,16 @@ class _Builder:
     """Adds nodes and computes their fake values. The caller sorts the graph afterwards."""
 
     def __init__(self, graph: torch.fx.Graph, lowered: Lowered, replaced: dict[torch.fx.Node, torch.fx.Node]):
-        self.graph, self.replaced = graph, replaced
+        self.graph, self.replaced, self.inputs = graph, replaced, lowered.inputs
         self.fake_mode = lowered.region.outputs[0].meta["val"].fake_mode
         # symbolic sizes are read off the region's inputs: its own nodes will be gone
         self.sizes = [(size, self.current(b.node), dim) for b in lowered.inputs for dim, size in enumerate(b.node.meta["val"].shape)
                       if not isinstance(size, int)]
+
+    def anchor(self) -> torch.fx.Node:
+        """The last of the inputs: no reader of an output has to move behind a node that it was in front of."""
+        last = max(self.current(binding.node) for binding in self.inputs)
+        return self.graph.find_nodes(op="placeholder")[-1] if last.op == "placeholder" else last
 
     def current(self, node: torch.fx.Node) -> torch.fx.Node:
         """`node`, or what another region's kernel put in its place."""

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from agentinductor import device
-from agentinductor.backend import report
+from agentinductor.backend import graph_pass, report
 from tests.support.forced import Forced
 from tests.unit.test_lower import CASES
 
@@ -179,3 +179,54 @@ def test_dynamic_sizes_run_on_kernels(tmp_path):
         torch._dynamo.mark_dynamic(x, 0)
         torch.compile(function, backend=Forced("cpp", tmp_path))(x, torch.randn(64))
     assert any(record.kernel for r in reports for record in r.regions), [record.decision for r in reports for record in r.regions]
+
+
+def test_cat_with_a_constant(tmp_path):
+    """The backward of a slice lays zeros beside a gradient: a part that varies over nothing has an axis too."""
+    def function(x):
+        y = x[3:] * 2
+        return (y / (y.abs() + 0.5)).square().sum()
+
+    x = torch.randn(6, 40, requires_grad=True)
+    run(function, (x,), tmp_path)[0].backward()
+    mine, x.grad = x.grad, None
+    function(x).backward()
+    torch.testing.assert_close(mine, x.grad)
+
+
+def test_strides_of_one_element(tmp_path):
+    """Dims of one element keep the strides that callers see."""
+    x = torch.randn(1, 6, 16, 12)[..., ::2].transpose(1, 2)
+    with torch.no_grad():
+        got, kernels = run(lambda x: (x * 2).relu() + 1, (x,), tmp_path)
+    assert got.stride() == ((x * 2).relu() + 1).stride()
+    assert kernels == 1
+
+
+def test_any_of_bytes_is_one(tmp_path):
+    x = torch.arange(96, dtype=torch.uint8).view(4, 24)
+
+    def function(x):
+        return (x & 6).any(-1), (x * 2).all(-1, keepdim=True) + 1, (x[:, :1] * 2).any(-1) + 1
+
+    got, kernels = run(function, (x,), tmp_path)
+    torch.testing.assert_close(got, function(x))
+    assert kernels >= 1
+
+
+def test_random_draws_keep_their_order(tmp_path, monkeypatch):
+    """A draw that waits for a kernel's result stays in front of the draw behind it."""
+    monkeypatch.setattr(graph_pass, "fused_neighbour", lambda region: None)
+
+    def function(x):
+        y = (x * 2).sigmoid() + 0.1
+        first = torch.multinomial(y, 2)
+        second = torch.rand_like(x)
+        return first, (y + 1).exp(), (y + second).exp()
+
+    x, results = torch.randn(8, 24), []
+    with torch.no_grad(), torch._inductor.config.patch(fallback_random=True):
+        for call in (lambda: run(function, (x,), tmp_path)[0], lambda: function(x)):
+            torch.manual_seed(3)
+            results.append(call())
+    torch.testing.assert_close(*results)

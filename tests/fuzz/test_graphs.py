@@ -12,12 +12,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from torch._inductor.exc import InductorError
 
 from agentinductor import device
-from agentinductor.backend import graph_pass
+from agentinductor.backend import graph_pass, operators
 from tests.fuzz.programs import Program, programs
-from tests.support.forced import Forced
+from tests.support.forced import Forced, Interpreted
 
 pytestmark = pytest.mark.skipif(device.compiler() is None, reason="no C++ compiler on this machine")
 
@@ -104,9 +103,18 @@ def difference(mine: Outcome, theirs: Outcome, truth: Outcome) -> str | None:
     return worse(mine, theirs, truth)
 
 
-def check(program: Program, mode: str, directory) -> None:
+def stock_fails(program: Program, mode: str, training: bool, grow: int) -> bool:
+    try:
+        call(compiled(program, "inductor", mode), program, training, grow=grow)
+    except RuntimeError:
+        return True
+    return False
+
+
+def check(program: Program, mode: str, backend) -> None:
+    """`program` under `backend` against eager, and where it is not eager's result, against stock."""
     training, grow = mode == "training" and not program.mutates, 3 if mode == "dynamic" and program.generic else 0
-    mine = compiled(program, Forced("cpp", directory, PATCHES), mode)
+    mine = compiled(program, backend, mode)
     for extra in (0, grow) if grow else (0,):
         try:
             eager = call(program.compiled(), program, training, grow=extra)
@@ -114,9 +122,8 @@ def check(program: Program, mode: str, directory) -> None:
             continue  # these sizes do not go together
         try:
             got = call(mine, program, training, grow=extra)
-        except InductorError:
-            with pytest.raises(InductorError):  # only where stock fails, too
-                call(compiled(program, "inductor", mode), program, training, grow=extra)
+        except RuntimeError as error:
+            assert stock_fails(program, mode, training, extra), f"{mode}\n{program}{error}"
             return
         truth = call(program.compiled(truth=True), program, training, truth=True, grow=extra)
         found = difference(got, eager, truth)
@@ -132,15 +139,36 @@ def every_region(monkeypatch):
     monkeypatch.setattr(graph_pass, "fused_neighbour", lambda region: None)
 
 
-@hypothesis.seed(SEED)
-@settings(
-    max_examples=GRAPHS,
-    deadline=None,
-    database=None,
-    derandomize=SEED == 0,
-    phases=(Phase.generate,),
-    suppress_health_check=list(HealthCheck),
-)
-@given(program=programs(), mode=st.sampled_from(MODES))
+def drawn(graphs: int):
+    """The decorator of a test over `graphs` random programs."""
+
+    def decorate(test):
+        for wrap in (
+            given(program=programs(), mode=st.sampled_from(MODES)),
+            settings(
+                max_examples=graphs,
+                deadline=None,
+                database=None,
+                derandomize=SEED == 0,
+                phases=(Phase.generate,),
+                suppress_health_check=list(HealthCheck),
+            ),
+        ):
+            test = wrap(test)
+        return hypothesis.seed(SEED)(test) if SEED else test
+
+    return decorate
+
+
+@drawn(GRAPHS)
 def test_random_graph(every_region, tmp_path_factory, program, mode):
-    check(program, mode, tmp_path_factory.getbasetemp() / "kernels")
+    check(program, mode, Forced("cpp", tmp_path_factory.getbasetemp() / "kernels", PATCHES))
+
+
+@drawn(GRAPHS * 3)
+def test_random_graph_interpreted(every_region, tmp_path_factory, program, mode):
+    """Partition, lowering and rewrite alone: no kernel is built."""
+    backend = Interpreted("cpp", tmp_path_factory.getbasetemp() / "kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operators, "prepare", backend.prepare)
+        check(program, mode, backend)
