@@ -65,7 +65,7 @@ class _Lowering:
             self.visit(node)
         outputs = [(node, self.values[node]) for node in self.region.outputs]
         order = self.domain_order(outputs)
-        for _, value in self.inputs + outputs:
+        for value in self.values.values():
             _check_distinct(value)
         for raw in self.raw:
             raw.varies = list(dict.fromkeys(leaves(raw.varies)))

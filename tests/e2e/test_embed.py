@@ -230,3 +230,16 @@ def test_random_draws_keep_their_order(tmp_path, monkeypatch):
             torch.manual_seed(3)
             results.append(call())
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: ((x * 2)[:, None] - (x * 2)[None]).square().sum(),
+    lambda x: (x[:, None] * 2 - x).abs().amax(),
+    lambda x: ((x @ x.t()).exp() * 2 + (x @ x.t()).exp().t()).sum(),
+], ids=["distances", "outer", "transpose"])
+def test_a_tensor_that_meets_itself(function, tmp_path):
+    """One axis cannot stand for two dims of a value, even where nothing but their sum leaves the region."""
+    x = torch.randn(12, 10)
+    with torch.no_grad():
+        got, _ = run(function, (x,), tmp_path)
+    torch.testing.assert_close(got, function(x))

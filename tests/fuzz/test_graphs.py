@@ -103,6 +103,15 @@ def difference(mine: Outcome, theirs: Outcome, truth: Outcome) -> str | None:
     return worse(mine, theirs, truth)
 
 
+def exact(program: Program, training: bool, grow: int) -> Outcome:
+    """The program with every float in float64."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        return call(program.compiled(truth=True), program, training, truth=True, grow=grow)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def stock_fails(program: Program, mode: str, training: bool, grow: int) -> bool:
     try:
         call(compiled(program, "inductor", mode), program, training, grow=grow)
@@ -125,7 +134,7 @@ def check(program: Program, mode: str, backend) -> None:
         except RuntimeError as error:
             assert stock_fails(program, mode, training, extra), f"{mode}\n{program}{error}"
             return
-        truth = call(program.compiled(truth=True), program, training, truth=True, grow=extra)
+        truth = exact(program, training, extra)
         found = difference(got, eager, truth)
         if found is not None:
             stock = call(compiled(program, "inductor", mode), program, training, grow=extra)
