@@ -56,7 +56,7 @@ def run_pass(graph: torch.fx.Graph, context: PassContext) -> None:
             plan = context.plan(report.key)
             replaced: dict[torch.fx.Node, torch.fx.Node] = {}
             report.regions += [_place(graph, item, plan, context, replaced) for item in lowered]
-        if report.kernels:
+        if lowered:  # a region that could not be embedded leaves nodes behind, too
             inductor.sort_nodes(graph)
             graph.eliminate_dead_code()
             graph.lint()
@@ -116,9 +116,9 @@ def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: Pas
     try:
         embed(graph, item, solution, replaced)
     except (UnsupportedRegionError, AgentInductorError) as error:
-        if context.strict:
-            raise
         reason = getattr(error, "reason", Reason.COMPILE_ERROR)
+        if context.strict and reason in (Reason.COMPILE_ERROR, Reason.INTERNAL_ERROR):
+            raise
         record.reason, record.detail = reason, getattr(error, "detail", "") or str(error)
         warn_once(f"embed-{solution.digest}", f"kernel {solution.digest[:12]} for {item.definition.name} is not used: {error}")
         return record

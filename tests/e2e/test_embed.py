@@ -243,3 +243,15 @@ def test_a_tensor_that_meets_itself(function, tmp_path):
     with torch.no_grad():
         got, _ = run(function, (x,), tmp_path)
     torch.testing.assert_close(got, function(x))
+
+
+def test_a_failed_embedding_leaves_a_whole_graph(tmp_path):
+    """A size that cannot be had from the inputs is found out half way: the graph stays Inductor's."""
+    def function(x):
+        y = (x - x)[..., 1:] * 2
+        return F.leaky_relu(torch.cat([y, y + 1], 1), 0.1), y
+
+    x = torch.randn(2, 3, 16)
+    with torch.no_grad():
+        got, _ = run(function, (x,), tmp_path, dynamic=True)
+    torch.testing.assert_close(got, function(x))
