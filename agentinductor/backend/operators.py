@@ -35,7 +35,21 @@ def serve_from(source: Source, directory: Path) -> None:
 def prepare(definition: Definition, solution: Solution) -> None:
     """Build now, at compile time, so that the first call does not wait. Raises BuildError."""
     if solution.digest not in _runnables:
-        _runnables[solution.digest] = build(definition, solution, build_directory())
+        _runnables[solution.digest] = _in_layout(definition, build(definition, solution, build_directory()))
+
+
+def _in_layout(definition: Definition, runnable: Callable) -> Callable:
+    """`runnable`, given each input in the layout that the definition promises, whatever strides arrive at run time."""
+    layouts = tuple(spec.layout for spec in definition.inputs)
+
+    def run(inputs, outputs) -> None:
+        for index, layout in enumerate(layouts):
+            tensor = inputs[index]
+            if layout == "contiguous" and not tensor.is_contiguous() or layout == "inner_contiguous" and tensor.stride(-1) != 1:
+                inputs = [*inputs[:index], tensor.contiguous(), *inputs[index + 1:]]
+        runnable(inputs, outputs)
+
+    return run
 
 
 def forget() -> None:

@@ -7,7 +7,8 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from agentinductor import device
-from agentinductor.backend import graph_pass, report
+from agentinductor.backend import graph_pass, operators, report
+from agentinductor.codegen.reference import evaluate
 from tests.support.forced import Forced
 from tests.unit.test_lower import CASES
 
@@ -255,3 +256,19 @@ def test_a_failed_embedding_leaves_a_whole_graph(tmp_path):
     with torch.no_grad():
         got, _ = run(function, (x,), tmp_path, dynamic=True)
     torch.testing.assert_close(got, function(x))
+
+
+def test_promised_layouts_hold_at_run_time(tmp_path):
+    """A tensor that arrives in other strides than were promised is copied, not misread."""
+    function, args = CASES["gelu_bias_residual"]
+    backend = Forced("cpp", tmp_path)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(function, backend=backend, dynamic=False)(*args)
+    (definition, solution), = backend.solutions.values()
+    operators.prepare(definition, solution)
+    inputs = [torch.randn(tuple(definition.sizes({"rows": 5})[a] for a in spec.shape)) for spec in definition.inputs]
+    wants = evaluate(definition, inputs)
+    odd = [t.t().contiguous().t() if t.dim() == 2 else torch.stack([t, t], 1)[:, 0] for t in inputs]
+    got, = operators.run_op(odd, solution.digest, list(wants[0].shape), list(wants[0].stride()), [2], [operators.NAMES.index("float32")])
+    torch.testing.assert_close(got, wants[0])
