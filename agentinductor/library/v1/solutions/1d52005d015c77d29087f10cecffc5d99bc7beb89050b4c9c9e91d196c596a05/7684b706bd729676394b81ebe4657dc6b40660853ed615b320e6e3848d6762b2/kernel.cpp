@@ -1,0 +1,64 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE uint32_t bits_of(float v) { return __builtin_bit_cast(uint32_t, v); }
+INLINE float float_of(uint32_t v) { return __builtin_bit_cast(float, v); }
+
+
+extern "C" void kernel(void* const* tensors, const int64_t* sizes, const int64_t* strides) {
+    const int64_t rows = sizes[0];
+    const int64_t cols = 768;
+    const float* __restrict x0 = (const float*)tensors[0];
+    const float* __restrict x1 = (const float*)tensors[1];
+    const float* __restrict x2 = (const float*)tensors[2];
+    float* __restrict y0 = (float*)tensors[3];
+    const int64_t outer_size = rows;
+    const int64_t inner_size = cols;
+    #pragma omp parallel for schedule(static) if (outer_size * inner_size >= 16384)
+    for (int64_t outer = 0; outer < outer_size; ++outer) {
+        const int64_t o_rows = outer;
+        alignas(64) float t3_lanes[32];
+        for (int lane = 0; lane < 32; ++lane) t3_lanes[lane] = 0.0f;
+        for (int64_t base = 0; base < cols / 32 * 32; base += 32) {
+            #pragma omp simd
+            for (int lane = 0; lane < 32; ++lane) {
+                const int64_t i = base + lane;
+                const float v2 = x2[o_rows * 768 + i];
+                t3_lanes[lane] = t3_lanes[lane] + (v2);
+            }
+        }
+        for (int width = 16; width; width /= 2)
+            for (int lane = 0; lane < width; ++lane) t3_lanes[lane] = t3_lanes[lane] + (t3_lanes[lane + width]);
+        const float t3 = t3_lanes[0] / (float)inner_size;
+        const float t0_mean = t3;
+        alignas(64) float t0_lanes[32];
+        for (int lane = 0; lane < 32; ++lane) t0_lanes[lane] = 0.0f;
+        for (int64_t base = 0; base < cols / 32 * 32; base += 32) {
+            #pragma omp simd
+            for (int lane = 0; lane < 32; ++lane) {
+                const int64_t i = base + lane;
+                const float v2 = x2[o_rows * 768 + i];
+                t0_lanes[lane] = t0_lanes[lane] + ((v2 - t0_mean) * (v2 - t0_mean));
+            }
+        }
+        for (int width = 16; width; width /= 2)
+            for (int lane = 0; lane < width; ++lane) t0_lanes[lane] = t0_lanes[lane] + (t0_lanes[lane + width]);
+        const float t0 = t0_lanes[0] / (float)(inner_size > 0 ? inner_size - 0 : 0);
+        const float t1 = t0 + 1e-05f;
+        const float t2 = 1.0f / std::sqrt(t1);
+        #pragma omp simd
+        for (int64_t i = 0; i < cols; ++i) {
+            const float v0 = x0[i];
+            const float v1 = x1[i];
+            const float v2 = x2[o_rows * 768 + i];
+            const float t4 = v2 - t3;
+            const float t5 = t2 * t4;
+            const float t6 = v1 * t5;
+            const float t7 = v0 + t6;
+            y0[o_rows * 768 + i] = t7;
+        }
+    }
+}
