@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -78,7 +79,7 @@ def split_options(options: Mapping[str, object] | None) -> tuple[dict[str, objec
     return ours, options
 
 
-def _parse(name: str, value: object, kind: type) -> object:
+def _parse(name: str, value: object, kind: type) -> Any:
     if kind is bool:
         text = str(value).lower()
         if text not in _TRUE + _FALSE:
@@ -86,7 +87,9 @@ def _parse(name: str, value: object, kind: type) -> object:
         return text in _TRUE
     if kind is tuple:
         items = value.split(",") if isinstance(value, str) else value
-        return tuple(str(item).strip() for item in items if str(item).strip())  # type: ignore[union-attr]
+        if not isinstance(items, Iterable):
+            raise SettingsError(f"{name}={value!r}: expected names, in a list or separated by commas")
+        return tuple(str(item).strip() for item in items if str(item).strip())
     try:
         return kind(value)
     except (TypeError, ValueError):

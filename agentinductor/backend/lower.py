@@ -4,8 +4,9 @@ The reverse way, from the definition's tensors to the graph's, is kept as Bindin
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -101,7 +102,7 @@ class _Lowering:
         """Views of members, of constants, broadcasts of anything, and slices of a tensor that is read more than once."""
         base = node
         while ops.is_view(base):
-            base = base.args[0]  # type: ignore[assignment]
+            base = _args(base)[0]
         if base in self.region.members or ops.is_constant(base):
             return True
         if ops.is_call(node, (torch.ops.aten.slice.Tensor,)):
@@ -126,19 +127,19 @@ class _Lowering:
         dtype = dtype_name(val.dtype)
         dims = fresh_dims(val.shape)
         if ops.is_call(node, (ops.IOTA,)):
-            start, step = node.kwargs["start"], node.kwargs["step"]
+            start, step = _kwargs(node)["start"], _kwargs(node)["step"]
             if not dims[0]:
                 return Value(_scalar(start), dims, [], dtype)
             atom = dims[0][0]
             atom.frozen = True
             return Value(self.emit("iota", (), dtype, [atom], axis=atom, start=_scalar(start), step=_scalar(step)), dims, [atom], dtype)
-        fill = node.args[1] if ops.is_call(node, (torch.ops.aten.full.default,)) else node.args[0]
+        fill = _args(node)[1] if ops.is_call(node, (torch.ops.aten.full.default,)) else _args(node)[0]
         return Value(self.emit("cast", (_scalar(fill),), dtype, []), dims, [], dtype)
 
     def pointwise(self, node: torch.fx.Node) -> Value:
         if ops.is_call(node, ops.CLAMPS):
             return self.clamp(node)
-        op = ops.POINTWISE[node.target]  # type: ignore[index]
+        op = ops.POINTWISE[node.target]
         args = list(node.args[:1] if op in ("cast", "copy") else node.args)
         alpha = node.kwargs.get("alpha", 1)
         if node.kwargs.get("rounding_mode") is not None or alpha != 1 or (op == "round" and node.kwargs.get("decimals")):
@@ -152,12 +153,12 @@ class _Lowering:
         return Value(self.emit(op, names, dtype, varies), dims, varies, dtype)
 
     def clamp(self, node: torch.fx.Node) -> Value:
-        args = list(node.args) + [None] * (3 - len(node.args))
+        args = [*_args(node), None, None]
         low, high = args[1], args[2]
         if ops.is_call(node, (torch.ops.aten.clamp_max.default,)):
             low, high = None, args[1]
-        low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
-        value = self.visit(args[0])  # type: ignore[arg-type]
+        low, high = _kwargs(node).get("min", low), _kwargs(node).get("max", high)
+        value = self.visit(args[0])
         dtype, operand = dtype_name(_tensor(node).dtype), value.operand
         for op, bound in (("maximum", low), ("minimum", high)):
             if bound is not None:
@@ -180,26 +181,27 @@ class _Lowering:
         return dims, [atom for value in operands for atom in value.varies]
 
     def reduction(self, node: torch.fx.Node) -> Value:
-        op = ops.REDUCTIONS[node.target]  # type: ignore[index]
-        value = self.visit(node.args[0])  # type: ignore[arg-type]
-        axes = node.args[1] if len(node.args) > 1 and node.args[1] is not None else node.kwargs.get("dim")
-        keepdim = node.args[2] if len(node.args) > 2 else node.kwargs.get("keepdim", False)
+        op = ops.REDUCTIONS[node.target]
+        args, kwargs = _args(node), _kwargs(node)
+        value = self.visit(args[0])
+        axes = args[1] if len(args) > 1 and args[1] is not None else kwargs.get("dim")
+        keepdim = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
         attrs = {}
         if op == "var":
-            keepdim = node.kwargs.get("keepdim", False)
+            keepdim = kwargs.get("keepdim", False)
             attrs["correction"] = _correction(node)
-        dtype = node.kwargs.get("dtype")
+        dtype = kwargs.get("dtype")
         operand = value.operand
         if dtype is not None and dtype_name(dtype) != value.dtype:
             operand = self.emit("cast", (operand,), dtype_name(dtype), value.varies)
         return self.reduce(node, op, Value(operand, value.dims, value.varies, value.dtype), axes, bool(keepdim), attrs)
 
     def var_mean(self, node: torch.fx.Node) -> Value:
-        call, which = node.args
-        value = self.visit(call.args[0])  # type: ignore[union-attr, arg-type]
-        axes = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim")  # type: ignore[union-attr]
+        call, which = _args(node)
+        value = self.visit(call.args[0])
+        axes = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim")
         op, attrs = ("var", {"correction": _correction(call)}) if which == 0 else ("mean", {})
-        return self.reduce(node, op, value, axes, bool(call.kwargs.get("keepdim", False)), attrs)  # type: ignore[union-attr]
+        return self.reduce(node, op, value, axes, bool(call.kwargs.get("keepdim", False)), attrs)
 
     def reduce(self, node, op, value: Value, axes, keepdim: bool, attrs: dict) -> Value:
         rank = len(value.dims)
@@ -230,9 +232,9 @@ class _Lowering:
         return Value(self.emit("cast", (value.operand,), dtype, value.varies), value.dims, value.varies, dtype)
 
     def cat(self, node: torch.fx.Node) -> Value:
-        tensors = node.args[0]
-        axis = (node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)) % _tensor(node).dim()  # type: ignore[operator]
-        parts = [self.visit(tensor) for tensor in tensors]  # type: ignore[union-attr, arg-type]
+        tensors, *rest = _args(node)
+        axis = (rest[0] if rest else _kwargs(node).get("dim", 0)) % _tensor(node).dim()
+        parts = [self.visit(tensor) for tensor in tensors]
         joined = Atom(_tensor(node).shape[axis], frozen=True)
         dims, along = list(parts[0].dims), []
         for part in parts:
@@ -249,20 +251,21 @@ class _Lowering:
 
     def view(self, node: torch.fx.Node) -> Value:
         aten = torch.ops.aten
-        value = self.visit(node.args[0])  # type: ignore[arg-type]
+        args = _args(node)
+        value = self.visit(args[0])
         target, sizes, rank = node.target, _tensor(node).shape, len(value.dims)
         if target is aten.slice.Tensor:
             return self.slice(node, value)
         if target is aten.permute.default:
-            dims = [value.dims[i] for i in node.args[1]]  # type: ignore[union-attr, index, misc]
+            dims = [value.dims[i] for i in args[1]]
         elif target is aten.transpose.int:
             dims = list(value.dims)
-            a, b = node.args[1] % rank, node.args[2] % rank  # type: ignore[operator]
+            a, b = args[1] % rank, args[2] % rank
             dims[a], dims[b] = dims[b], dims[a]
         elif target is aten.t.default:
             dims = list(reversed(value.dims))
         elif target is aten.expand.default:
-            padded = [()] * (len(sizes) - rank) + value.dims
+            padded: list[Dim] = [()] * (len(sizes) - rank) + value.dims
             dims = [dim if dim or is_one(size) else (Atom(size),) for dim, size in zip(padded, sizes, strict=True)]
         elif target in (aten.alias.default,):
             dims = value.dims
@@ -271,15 +274,15 @@ class _Lowering:
         return Value(value.operand, dims, value.varies, value.dtype)
 
     def slice(self, node: torch.fx.Node, value: Value) -> Value:
-        args = list(node.args) + [None] * (5 - len(node.args))
-        axis = (args[1] or 0) % len(value.dims)  # type: ignore[operator]
-        source, size = plain(_tensor(node.args[0]).shape[axis]), plain(_tensor(node).shape[axis])  # type: ignore[arg-type]
+        args = [*_args(node), None, None, None, None]
+        axis = (args[1] or 0) % len(value.dims)
+        source, size = plain(_tensor(args[0]).shape[axis]), plain(_tensor(node).shape[axis])
         if known_equal(source, size):
             return value
         start, step = args[2] or 0, args[4] or 1
         if not all(isinstance(n, int) for n in (source, size, start, step)):
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, "a slice of symbolic size")
-        start = max(start + source, 0) if start < 0 else start  # type: ignore[operator]
+        start = max(start + source, 0) if start < 0 else start
         if is_one(size):
             raise UnsupportedRegionError(Reason.UNSUPPORTED_SHAPE, "a slice of one element")
         atom, to = _whole(value.dims[axis]), Atom(size, frozen=True)
@@ -426,6 +429,15 @@ def _product(sizes):
     return plain(total)
 
 
+def _args(node: torch.fx.Node) -> tuple[Any, ...]:
+    """torch.fx types an argument as a union of everything; the op tables say what it is."""
+    return node.args
+
+
+def _kwargs(node: torch.fx.Node) -> Mapping[str, Any]:
+    return node.kwargs
+
+
 def _tensor(node: torch.fx.Node) -> torch.Tensor:
     val = node.meta.get("val")
     if not isinstance(val, torch.Tensor):
@@ -440,12 +452,12 @@ def _scalar(value) -> int | float | bool:
 
 
 def _correction(node: torch.fx.Node) -> int:
-    correction = node.kwargs.get("correction", 1)
+    correction = _kwargs(node).get("correction", 1)
     if correction is None:
         return 1
-    if int(correction) != correction:  # type: ignore[arg-type, call-overload]
+    if int(correction) != correction:
         raise UnsupportedRegionError(Reason.UNSUPPORTED_OP, f"var with correction {correction}")
-    return int(correction)  # type: ignore[arg-type, call-overload]
+    return int(correction)
 
 
 def _whole(dim: Dim) -> Atom:
@@ -477,9 +489,9 @@ def _bases_used_twice(region: Region) -> set:
     return {base for base, users in uses.items() if len(users) > 1}
 
 
-def _leaf_strides(node: torch.fx.Node, value: Value) -> list[tuple[Atom, object]]:
+def _leaf_strides(node: torch.fx.Node, value: Value) -> list[tuple[Atom, Any]]:
     """(axis, stride in elements) for each axis of a boundary tensor, in graph order."""
-    out = []
+    out: list[tuple[Atom, Any]] = []
     for dim, stride in zip(value.dims, _tensor(node).stride(), strict=True):
         pairs = []
         for atom in reversed(leaves(dim)):
@@ -492,7 +504,8 @@ def _leaf_strides(node: torch.fx.Node, value: Value) -> list[tuple[Atom, object]
 def _binding(node: torch.fx.Node, value: Value, groups: list[list[Atom]]) -> Binding:
     pairs = _leaf_strides(node, value)
     position = {atom: i for i, (atom, _) in enumerate(pairs)}
-    order, merged, strides = [], [], []
+    order: list[int] = []
+    merged, strides = [], []
     for group in groups:
         if group[0] in position:
             order.extend(position[atom] for atom in group)

@@ -4,13 +4,14 @@ Anything not listed here is a boundary: it stays Inductor's.
 """
 
 import operator
+from typing import Any
 
 import torch
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
 # ATen overload -> body op, operands in ATen's order.
-POINTWISE = {
+POINTWISE: dict[Any, str] = {
     aten.add.Tensor: "add", aten.sub.Tensor: "sub", aten.mul.Tensor: "mul", aten.div.Tensor: "div",
     aten.add.Scalar: "add", aten.sub.Scalar: "sub", aten.mul.Scalar: "mul", aten.div.Scalar: "div",
     aten.pow.Tensor_Tensor: "pow", aten.pow.Tensor_Scalar: "pow", aten.pow.Scalar: "pow",
@@ -38,7 +39,7 @@ POINTWISE = {
 # Bounds are applied one after the other, as PyTorch does: a NaN bound or operand gives NaN.
 CLAMPS = {aten.clamp.default: ("maximum", "minimum"), aten.clamp_min.default: ("maximum",), aten.clamp_max.default: ("minimum",)}
 
-REDUCTIONS = {
+REDUCTIONS: dict[Any, str] = {
     aten.sum.dim_IntList: "sum", aten.sum.default: "sum", aten.mean.dim: "mean", aten.mean.default: "mean",
     aten.amax.default: "amax", aten.amin.default: "amin", aten.prod.dim_int: "prod", aten.any.dim: "any", aten.any.dims: "any",
     aten.any.default: "any", aten.all.dim: "all", aten.all.dims: "all", aten.all.default: "all",

@@ -68,7 +68,8 @@ def _model_commands(commands: argparse._SubParsersAction) -> None:
         command.add_argument("--device", metavar="DEVICE", help="default: cuda where there is one, else cpu")
         command.add_argument("--dtype", metavar="DTYPE", help="float32, float16, bfloat16 (default: bfloat16 on cuda)")
         command.add_argument("--seed", type=int, default=0, help="of random weights and inputs")
-        command.add_argument("--mode", choices=MODES, help="torch.compile's mode; bench without it measures default, reduce-overhead and max-autotune")
+        command.add_argument("--mode", choices=MODES,
+                             help="torch.compile's mode; bench without it measures default, reduce-overhead and max-autotune")
         command.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
                              help="one of torch.compile's options, or agentinductor.KEY=VALUE; repeatable")
         command.add_argument("--out", metavar="FILE", help="write the report there as JSON too")

@@ -1,8 +1,9 @@
 """Limits that a child process puts on itself before it meets a candidate. Standard library only: it runs before torch loads.
 
 Resource limits, no new privileges, and Landlock where the kernel has it: files may be written beneath the scratch
-directories, under /dev and under its own /proc entry only. Reading and the network are not restricted: sources are checked before they are built,
-and a C++ object's undefined symbols afterwards (codegen/cpp_builder.py). A seccomp filter would go into `enter`.
+directories, under /dev and under its own /proc entry only. Reading and the network are not restricted: sources are
+checked before they are built, and a C++ object's undefined symbols afterwards (codegen/cpp_builder.py). A seccomp filter
+would go into `enter`.
 """
 
 import ctypes

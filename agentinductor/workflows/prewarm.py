@@ -99,6 +99,10 @@ def prewarm(model: Callable, *args: Any, budget: float = 600.0, mode: str | None
                          next((p.reason for p in verdicts if not p.accepted), ""), comparison, time.monotonic() - started)
 
 
+def _progress(say: Callable[[str], Any], label: str) -> Callable[[Any], Any]:
+    return lambda event: say(f"{label}: {event.kind} {event.detail}")
+
+
 def _prepare(work: list[Found], tiers: Tiers, chosen: Settings, theirs: dict, deadline: float, effort: float, say) -> list[Prepared]:
     out = []
     for index, found in enumerate(work):
@@ -110,7 +114,7 @@ def _prepare(work: list[Found], tiers: Tiers, chosen: Settings, theirs: dict, de
         say(label)
         outcome = synthesize.generate(record.definition, record.workload, tiers, chosen, share,
                                       environment=device.environment(record.device_type), inductor_options=theirs, effort=effort,
-                                      progress=lambda event, label=label: say(f"{label}: {event.kind} {event.detail}"))
+                                      progress=_progress(say, label))
         hit = outcome.resolution if isinstance(outcome.resolution, Hit) else None
         detail = "" if hit else f"{outcome.resolution.reason.value}: {outcome.resolution.detail}"  # type: ignore[union-attr]
         out.append(Prepared(record.name, found.occurrences, hit.solution.digest if hit else "", hit.ratio if hit else 0.0, detail,
