@@ -1,7 +1,8 @@
-"""Runs emitted Triton kernels in Triton's interpreter and compares them with the oracle: `python interpret_triton.py CASES`.
+"""Runs Triton kernels in Triton's interpreter and compares them with the oracle: `python interpret_triton.py CASES`.
 
-CASES is JSON: [[definition, {arguments}, schedule], ...]. Prints one JSON line a case: "" or what went wrong. It is a
-process of its own because TRITON_INTERPRET must be set before triton is first imported.
+CASES is JSON, a list of {"example", "arguments", "schedule"}, which the template emits, and of {"shipped", "sizes"}, a
+solution of the library. Prints one JSON line a case: "" or what went wrong. It is a process of its own because
+TRITON_INTERPRET must be set before triton is first imported; interpreter.py starts it.
 """
 
 import importlib.util
@@ -21,6 +22,7 @@ import torch  # noqa: E402
 from agentinductor.codegen.reference import evaluate  # noqa: E402
 from agentinductor.codegen.schedule import Schedule  # noqa: E402
 from agentinductor.codegen.triton_template import emit  # noqa: E402
+from agentinductor.kernel_cache.tiers import library  # noqa: E402
 
 
 def load(solution, directory: str):
@@ -32,12 +34,11 @@ def load(solution, directory: str):
     return module
 
 
-def problem(name: str, arguments: dict, schedule: Schedule, directory: str) -> str:
-    definition = examples.ALL[name](**arguments)
-    module = load(emit(definition, schedule), directory)
+def problem(definition, solution, sizes: dict, directory: str) -> str:
+    module = load(solution, directory)
     for special in (False, True):
-        inputs = examples.make_inputs(definition, examples.SIZES[name], special=special)
-        outputs = examples.make_outputs(definition, examples.SIZES[name])
+        inputs = examples.make_inputs(definition, sizes, special=special)
+        outputs = examples.make_outputs(definition, sizes)
         module.run(*inputs, *outputs)
         for spec, got, want in zip(definition.outputs, outputs, evaluate(definition, inputs), strict=True):
             tolerance = 2e-2 if got.dtype == torch.bfloat16 else 1e-5
@@ -48,11 +49,19 @@ def problem(name: str, arguments: dict, schedule: Schedule, directory: str) -> s
     return ""
 
 
+def resolve(case: dict):
+    if "shipped" in case:
+        solution = library().solution(case["shipped"])
+        return library().definition(solution.definition), solution, case["sizes"]
+    definition = examples.ALL[case["example"]](**case["arguments"])
+    return definition, emit(definition, Schedule.from_json(case["schedule"])), examples.SIZES[case["example"]]
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as directory:
-        for name, arguments, schedule in json.loads(sys.argv[1]):
-            print(json.dumps(problem(name, arguments, Schedule.from_json(schedule), directory)), flush=True)
+        for case in json.loads(sys.argv[1]):
+            print(json.dumps(problem(*resolve(case), directory)), flush=True)
 
 
 if __name__ == "__main__":

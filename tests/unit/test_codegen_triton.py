@@ -1,10 +1,7 @@
 """Emitted Triton: right in the interpreter, compiles for real GPUs, and its launcher can be traced with symbolic shapes."""
 
 import importlib.util
-import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from triton.compiler import ASTSource
 SUPPORT = Path(__file__).parents[1] / "support"
 sys.path.insert(0, str(SUPPORT))
 import definitions as examples  # noqa: E402
+import interpreter  # noqa: E402
 
 from agentinductor.codegen.schedule import Schedule, space  # noqa: E402
 from agentinductor.codegen.triton_template import emit  # noqa: E402
@@ -50,12 +48,8 @@ def interpreted_cases():
 def interpreted():
     """{case: problem}, from one process that runs them all."""
     cases = list(interpreted_cases())
-    raw = json.dumps([[name, arguments, schedule.to_json()] for name, arguments, schedule in cases])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, SUPPORT / "interpret_triton.py", raw], capture_output=True, text=True, env=environment)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    if len(lines) < len(cases):
-        lines.append(done.stderr[-2000:])
+    lines = interpreter.problems([{"example": name, "arguments": arguments, "schedule": schedule.to_json()}
+                                  for name, arguments, schedule in cases])
     return dict(zip([(n, str(s)) for n, _, s in cases], lines, strict=False))
 
 
