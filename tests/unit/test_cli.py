@@ -11,6 +11,7 @@ from agentinductor.cli.main import main
 from agentinductor.codegen import cpp_template, schedule
 from agentinductor.errors import AgentInductorError
 from agentinductor.kernel_cache.store import KernelCache
+from agentinductor.kernel_cache.tiers import library
 from agentinductor.schema import Correctness, Environment, Performance, Request, Trace, Workload
 from tests.support import definitions
 
@@ -45,7 +46,9 @@ def filled(cache, definition, solution):
 
 
 @pytest.fixture
-def run(cache, capsys):
+def run(cache, capsys, monkeypatch):
+    monkeypatch.setenv("AGENTINDUCTOR_LIBRARY", "0")  # what ships with the package changes
+
     def run(*words, code=0):
         assert main([*words, "--cache-dir", str(cache.root)]) == code
         done = capsys.readouterr()
@@ -67,6 +70,13 @@ def test_list(run, filled, definition):
     assert one["definition"] == definition.digest and one["tier"] == "user" and len(one["traces"]) == 1
 
 
+def test_list_shows_what_ships(run, filled, monkeypatch):
+    monkeypatch.setenv("AGENTINDUCTOR_LIBRARY", "1")
+    listed = json.loads(run("kernels", "list", "--json"))
+    of = {tier: [entry for entry in listed if entry["tier"] == tier] for tier in ("user", "shipped")}
+    assert len(of["user"]) == 1 and len(of["shipped"]) == sum(len(library().solutions(d.digest)) for d in library().definitions())
+
+
 def test_list_of_an_unknown_definition(run, filled):
     assert "kernels list" in run("kernels", "list", "layer_norm", code=2)
 
@@ -84,7 +94,6 @@ def test_show_takes_a_definition(run, filled, definition, solution):
 
 def test_show_of_nothing(run, filled):
     assert "is no kernel" in run("kernels", "show", "ffffffffffffffff", code=2)
-
 
 
 def test_quarantine_is_shown(run, filled, solution):

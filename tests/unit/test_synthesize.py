@@ -72,12 +72,12 @@ def qualify(tiers, judge, seconds=60.0):
     return synthesize.qualify(D, W, tiers, Settings(), time.monotonic() + seconds, environment=make.CPU, evaluate=judge)
 
 
-def test_the_best_accepted_solution_serves_and_rejections_are_kept(tiers):
+def test_the_first_accepted_proposal_serves_and_rejections_are_kept(tiers):
     events = []
-    judge = Judge({0: Reason.WRONG_VALUES, 1: 1.2, 2: 1.6})
-    outcome = generate(tiers, Scripted(*SOLUTIONS[:3]), judge, progress=events.append)
+    judge = Judge({0: Reason.WRONG_VALUES, 1: 0.9, 2: 1.6, 3: 1.2})  # proposals come best first
+    outcome = generate(tiers, Scripted(*SOLUTIONS[:4]), judge, progress=events.append)
     assert isinstance(outcome.resolution, Hit) and outcome.resolution.solution == SOLUTIONS[2]
-    assert (outcome.evaluated, outcome.accepted, len(outcome.rejected)) == (3, 2, 1)
+    assert (outcome.evaluated, outcome.accepted, len(outcome.rejected)) == (3, 1, 2)
     assert tiers.traces(SOLUTIONS[0].digest)[0].reason == Reason.WRONG_VALUES
     assert [e.kind for e in events].count("evaluating") == 3 and events[-1].kind == "done"
     assert tiers.user.solution(SOLUTIONS[2].digest).provenance.agent == "scripted"
@@ -322,8 +322,14 @@ def test_a_solution_is_judged_on_the_device_it_is_for(tiers, monkeypatch):
 
 # --- publishing
 
+def judged(tiers, verdicts):
+    tiers.user.put_definition(D)
+    for number in verdicts:
+        submit(SOLUTIONS[number], tiers, Judge(verdicts), workloads=[W])
+
+
 def test_a_library_receives_the_winners_and_serves_them(tiers, tmp_path):
-    generate(tiers, Scripted(*SOLUTIONS[:4]), Judge({0: 1.2, 1: 1.8, 2: 0.7, 3: Reason.CRASH}))
+    judged(tiers, {0: 1.2, 1: 1.8, 2: 0.7, 3: Reason.CRASH})
     other = make.definition(32)
     tiers.user.put_definition(other)
     tiers.user.put_trace(make.trace(SOLUTIONS[0], 1.4, environment=make.OTHER_CPU, policy=POLICY_VERSION))
@@ -341,7 +347,7 @@ def test_a_library_receives_the_winners_and_serves_them(tiers, tmp_path):
 
 
 def test_a_quarantined_or_wrong_solution_is_not_published(tiers, tmp_path):
-    generate(tiers, Scripted(*SOLUTIONS[:2]), Judge({0: 1.2, 1: 1.8}))
+    judged(tiers, {0: 1.2, 1: 1.8})
     tiers.user.quarantine(SOLUTIONS[1].digest, Reason.STATE_LEAK)
     tiers.user.put_trace(make.trace(SOLUTIONS[0], reason=Reason.WRONG_VALUES, rows=1))
     assert synthesize.publish_library(tiers.user, tmp_path / "library").solutions == []
