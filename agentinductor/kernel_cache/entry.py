@@ -20,6 +20,7 @@ from . import layout, ownership, strict_json
 
 MAX_FILES = 64
 MAX_FILE_BYTES = 64 << 20
+_BYTECODE = "__pycache__"  # installers of packages leave it beside a shipped kernel.py; nothing reads it
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not block us
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # what renaming onto an entry, or onto a file, gives
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -85,7 +86,7 @@ def _still_there(path: Path, descriptor: int) -> bool:
 
 def _read_open(directory: int, kind: str, name: str, check_owner: bool) -> dict[str, bytes]:
     with _opened(".", _READ | os.O_DIRECTORY, directory) as listing:
-        present = set(os.listdir(listing))
+        present = set(os.listdir(listing)) - {_BYTECODE}
     if layout.MANIFEST not in present:
         raise DamagedEntryError("has no manifest")
     manifest = strict_json.parse(_read_file(directory, layout.MANIFEST, None, check_owner), layout.MANIFEST)

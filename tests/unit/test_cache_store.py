@@ -576,6 +576,12 @@ def test_the_shipped_library_is_sound():
     assert maintenance.verify(library()).sound
 
 
+def test_what_installing_leaves_beside_a_shipped_kernel_is_passed_over(cache):
+    (solution_path(filled(cache)) / "__pycache__").mkdir()
+    (solution_path(cache) / "__pycache__/kernel.cpython-311.pyc").write_bytes(b"never read")
+    assert maintenance.verify(cache).sound and cache.solution(S.digest) == S
+
+
 def test_the_lock_is_exclusive_and_times_out(cache):
     with cache.lock("key", timeout=1) as first:
         assert first
