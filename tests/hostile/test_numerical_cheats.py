@@ -13,7 +13,7 @@ from agentinductor.validation.isolation import Child, Limits
 from tests.support import definitions
 from tests.support.definitions import Body
 
-LIMITS = Limits(request_s=4.0, case_elements=1 << 14)
+LIMITS = Limits(request_s=10.0, case_elements=1 << 14)
 COLS = 96
 RMS = """
 #include <cmath>

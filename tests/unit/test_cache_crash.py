@@ -125,7 +125,7 @@ def test_many_writers_and_readers_some_of_which_are_killed(tmp_path, locks, monk
         monkeypatch.setattr("filelock.FileLock.acquire", lambda self, **kw: None)
     root = tmp_path / "cache"
     rng = random.Random(7)
-    children = [fork(lambda seed=seed: work_at_random(root, seed, 2.5)) for seed in range(8)]
+    children = [fork(lambda seed=seed: work_at_random(root, seed, 60.0 if seed < 3 else 2.5)) for seed in range(8)]
     victims = children[:3]
     for victim in victims:
         time.sleep(rng.uniform(0.2, 0.6))
