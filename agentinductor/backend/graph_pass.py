@@ -39,13 +39,12 @@ class PassContext:
     environment: Callable[[str], Environment]
     mode: str
     strict: bool = False
-    keep_text: bool = False
     min_bytes: int = MIN_BYTES
 
 
 def run_pass(graph: torch.fx.Graph, context: PassContext) -> None:
     """Rewrite `graph` in place."""
-    report = GraphReport(text_before=str(graph) if context.keep_text else "")
+    report = GraphReport()
     try:
         found = [_lowered_or_record(region, context.min_bytes) for region in partition(graph)]
         lowered = [item for item in found if isinstance(item, Lowered)]
@@ -56,12 +55,10 @@ def run_pass(graph: torch.fx.Graph, context: PassContext) -> None:
             plan = context.plan(report.key)
             replaced: dict[torch.fx.Node, torch.fx.Node] = {}
             report.regions += [_place(graph, item, plan, context, replaced) for item in lowered]
-        if lowered:  # a region that could not be embedded leaves nodes behind, too
-            inductor.sort_nodes(graph)
+            inductor.sort_nodes(graph)  # always: a region that could not be embedded leaves nodes behind, too
             graph.eliminate_dead_code()
             graph.lint()
     finally:
-        report.text_after = str(graph) if context.keep_text else ""
         count("graphs")
         count("regions", len(report.regions))
         count("kernels", report.kernels)
@@ -115,7 +112,7 @@ def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: Pas
         return record
     try:
         embed(graph, item, solution, replaced)
-    except (UnsupportedRegionError, AgentInductorError) as error:
+    except AgentInductorError as error:
         reason = getattr(error, "reason", Reason.COMPILE_ERROR)
         if context.strict and reason in (Reason.COMPILE_ERROR, Reason.INTERNAL_ERROR):
             raise
@@ -125,7 +122,7 @@ def _place(graph: torch.fx.Graph, item: Lowered, plan: Plan | None, context: Pas
     trace: Trace | None = getattr(outcome, "trace", None)
     record.kernel, record.language = solution.digest, solution.language
     if trace is not None and trace.performance is not None:
-        record.expected_us, record.baseline_us = trace.performance.latency_us, trace.performance.baseline_us
+        record.kernel_us, record.baseline_us = trace.performance.latency_us, trace.performance.baseline_us
     log.debug("%s runs on %s", item.definition.name, solution.digest[:12])
     return record
 

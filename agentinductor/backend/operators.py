@@ -52,11 +52,6 @@ def _in_layout(definition: Definition, runnable: Callable) -> Callable:
     return run
 
 
-def forget() -> None:
-    """Drop built kernels (tests)."""
-    _runnables.clear()
-
-
 def build_directory() -> Path:
     """Where sources and products lie: the cache's builds directory, or a private temporary one when it is unwritable."""
     for directory in _directory:

@@ -13,7 +13,7 @@ class RegionRecord:
 
     kernel      digest of the solution it runs on, "" when it is Inductor's
     reason      why it is Inductor's (None when it runs on a kernel), `detail` in words
-    expected_us, baseline_us  the kernel's and Inductor's time when the kernel was qualified, microseconds
+    kernel_us, baseline_us  the kernel's and Inductor's time when the kernel was qualified, microseconds
     """
 
     kind: str
@@ -27,7 +27,7 @@ class RegionRecord:
     language: str = ""
     reason: Reason | None = None
     detail: str = ""
-    expected_us: float = 0.0
+    kernel_us: float = 0.0
     baseline_us: float = 0.0
 
     @property
@@ -43,8 +43,6 @@ class GraphReport:
 
     key: str = ""
     regions: list[RegionRecord] = field(default_factory=list)
-    text_before: str = ""
-    text_after: str = ""
 
     @property
     def kernels(self) -> int:

@@ -80,7 +80,6 @@ class _Builder:
     def size(self, value):
         """An int, or a node that computes the symbolic size from the inputs' sizes or products of them."""
         value = plain(value)
-        value = plain(value)
         if isinstance(value, int):
             return value
         for size, node, dim in self.sizes:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..observability import aligned
 from ..schema.decision import Accepted, Reason, Rejected
 
 EAGER, EAGER_KERNELS, COMPILED, COMPILED_KERNELS = FOUR_WAYS = (
@@ -101,10 +102,7 @@ class Comparison:
         return m.name, latency, ratio, memory, "-" if m.error is None else f"{m.error:.2e}"
 
     def __str__(self) -> str:
-        table = [COLUMNS, *self.rows()]
-        widths = [max(len(row[i]) for row in table) for i in range(len(COLUMNS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-        return "\n".join([f"mode {self.mode} on {self.device}", *lines])
+        return "\n".join([f"mode {self.mode} on {self.device}", *aligned([COLUMNS, *self.rows()])])
 
 
 COLUMNS = ("variant", "us a call [95% CI]", "speed / compiled", "peak MiB", "error / truth")

@@ -75,9 +75,6 @@ def benchmark(model: Callable, *args: Any, mode: str | None = None, modes: Seque
 def compare_mode(model, args, kwargs, mode: str, options, truth, reset, rounds: int, budget_s: float, progress,
                  names: Sequence[str] = endtoend.FOUR_WAYS) -> Comparison:
     """The variants `names` under one mode."""
-    options = dict(options or {})
-    ours = {key: value for key, value in options.items() if key.startswith("agentinductor.")}
-    theirs = {key: value for key, value in options.items() if key not in ours}
     chosen, _, patches = compiling.read_options(mode, options)
 
     def with_kernels_eagerly(gm, inputs):
@@ -87,7 +84,7 @@ def compare_mode(model, args, kwargs, mode: str, options, truth, reset, rounds: 
         EAGER: model,
         EAGER_KERNELS: torch.compile(model, backend=with_kernels_eagerly),
         COMPILED: torch.compile(model, options=patches),
-        COMPILED_KERNELS: torch.compile(model, backend=compiling.compile_graph, options={**theirs, **ours, "agentinductor.mode": mode}),
+        COMPILED_KERNELS: torch.compile(model, backend=compiling.compile_graph, options={**(options or {}), "agentinductor.mode": mode}),
     }
     kind = "cuda" if any(isinstance(a, torch.Tensor) and a.is_cuda for a in [*args, *kwargs.values()]) else "cpu"
     environment = asdict(device.environment(kind))

@@ -37,9 +37,9 @@ def compile_graph(
     return entry.compile_with_kernels(gm, inputs, select(chosen, mode, origin=type(gm).__name__), patches)
 
 
-def select(chosen: Settings, mode: str, *, origin: str = "", keep_text: bool = False, tiers: Tiers | None = None) -> entry.Selection:
+def select(chosen: Settings, mode: str, *, origin: str = "") -> entry.Selection:
     """What decides which kernels run, read from the kernel cache as it is now."""
-    tiers = tiers or open_tiers(chosen)
+    tiers = open_tiers(chosen)
     operators.serve_from(_source(tiers), chosen.cache_root / "builds")
     context = PassContext(
         resolve=Resolution(tiers, chosen, device.environment, origin),
@@ -47,7 +47,6 @@ def select(chosen: Settings, mode: str, *, origin: str = "", keep_text: bool = F
         environment=device.environment,
         mode=mode,
         strict=chosen.strict,
-        keep_text=keep_text,
         min_bytes=0 if chosen.force else MIN_BYTES,
     )
     content = tiers.content_digest()

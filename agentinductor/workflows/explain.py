@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .. import device
+from ..observability import aligned
 from ..schema.digest import short
 from .harvest import Found, distinct, harvest
 
@@ -46,10 +47,8 @@ class ExplainReport:
         head = ("region", "x", "sizes", "runs on", "floor us", "kernel us", "inductor us")
         rows = [(line.name or line.kind, str(line.occurrences), line.sizes, line.decision, _us(line.expected_us),
                  _us(line.measured_us), _us(line.inductor_us)) for line in self.regions]
-        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]]
         total = sum(line.occurrences for line in self.regions)
-        return "\n".join([*lines, f"{self.kernels} of {total} regions in {self.graphs} graphs run on kernels; "
+        return "\n".join([*aligned([head, *rows]), f"{self.kernels} of {total} regions in {self.graphs} graphs run on kernels; "
                                   "the rest, and everything between, is Inductor's"])
 
 
@@ -71,7 +70,7 @@ def _line(found: Found) -> RegionLine:
         sizes = " ".join(f"{name}={size}" for name, size in every.items())
         floor = record.definition.bytes_moved(every) / device.copy_bandwidth(record.device_type) * 1e6
     return RegionLine(record.kind, record.name, short(record.digest), found.occurrences, sizes, record.device_type, record.decision,
-                      record.kernel, floor, record.expected_us, record.baseline_us)
+                      record.kernel, floor, record.kernel_us, record.baseline_us)
 
 
 def _us(value: float) -> str:

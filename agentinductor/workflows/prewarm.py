@@ -17,6 +17,7 @@ from ..bench import endtoend
 from ..bench.endtoend import COMPILED, COMPILED_KERNELS, Comparison
 from ..kernel_cache.resolver import Hit
 from ..kernel_cache.tiers import Tiers, open_tiers
+from ..observability import aligned
 from ..schema import Plan, Reason, Rejected
 from ..schema.digest import short
 from ..settings import Settings, split_options
@@ -60,8 +61,7 @@ class PrewarmReport:
     def __str__(self) -> str:
         head = ("region", "x", "kernel", "ratio", "")
         rows = [(r.name, str(r.occurrences), short(r.kernel) or "-", f"{r.ratio:.2f}x" if r.ratio else "-", r.detail) for r in self.regions]
-        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]]
+        lines = aligned([head, *rows])
         if self.comparison:
             lines += ["", str(self.comparison)]
         if self.plan_accepted is not None:
@@ -154,7 +154,7 @@ def _gate(model, args, kwargs, mode: str, options, reset, tiers: Tiers, keys: li
 
 def _used(reports: list[GraphReport]) -> list[tuple[str, str, float]]:
     """(definition, solution, microseconds saved) of every kernel that a harvest ran."""
-    return [(f.record.digest, f.record.kernel, (f.record.baseline_us - f.record.expected_us) * f.occurrences)
+    return [(f.record.digest, f.record.kernel, (f.record.baseline_us - f.record.kernel_us) * f.occurrences)
             for f in distinct(reports) if f.record.kernel]
 
 
